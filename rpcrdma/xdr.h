@@ -2,10 +2,11 @@
  *
  * A bounded reader and writer for XDR (RFC 4506): big-endian 32-bit words, opaque data padded to four bytes.
  *
- * Everything that arrives from a network passes through the reader. It never reads past the end of the message, never
- * allocates, never recurses, and every variable length names the largest value that the caller accepts. The first bad
- * item makes the reader *stuck*: all later reads give zero or NULL, so a decoder may read a whole structure and ask
- * xdr_ok() once. Pointers that it hands out point into the message: they live as long as the message does.
+ * Everything that arrives from a network passes through the reader. It never reads past the end of the
+ * message, never allocates, never recurses, and every variable length names the largest value that the caller
+ * accepts. The first bad item makes the reader *stuck*: all later reads give zero or NULL, so a decoder may
+ * read a whole structure and ask xdr_ok() once. Pointers that it hands out point into the message: they live
+ * as long as the message does.
  */
 #ifndef XDR_H
 #define XDR_H
@@ -96,7 +97,8 @@ static inline const uint8_t *xdr_opaque(struct xdr_reader *r, uint32_t max_bytes
 	return p;
 }
 
-/* The writer: the same idea the other way. Once something did not fit, it is stuck and writes nothing more. */
+/* The writer: the same idea the other way. Once something did not fit, it is stuck and writes nothing more.
+ */
 struct xdr_writer {
 	uint8_t *start;
 	uint8_t *pos;
