@@ -40,9 +40,10 @@ enum fmr_access {
 struct fmr_region {
 	char *addr;
 	size_t len_bytes;
-	uint32_t lkey; /* names it in this side's own work requests */
-	uint32_t rkey; /* names it to the peer: only with the persistent strategy, otherwise 0 */
-	void *handle;  /* the device's own */
+	uint32_t lkey;	      /* names it in this side's own work requests */
+	uint32_t rkey;	      /* names it to the peer: only with the persistent strategy, otherwise 0 */
+	uint64_t remote_base; /* with rkey: the offset at which the peer finds the region's first byte */
+	void *handle;	      /* the device's own */
 };
 
 /* What the pool needs from a device. `dev` is the value given to fmrpool_attach(). All return 0 or -errno. */
