@@ -58,8 +58,9 @@ void rpcrdma_header_encode(struct xdr_writer *w, const struct rpcrdma_header *h)
  * -EPROTONOSUPPORT a version other than 1 (xid, vers, credits are valid), with -EBADMSG anything malformed:
  * truncated, unknown procedure, too many segments or chunks, a zero-segment chunk, a segment of zero length
  * (in a call) or one whose offset + length overflows, read segments of more than one position > 0, a position
- * that is not a multiple of 4. xid is valid if at least 4 bytes were there (else -ENODATA). In a reply,
- * segments of length 0 are legal (unused ones): say so with `reply`. */
+ * that is not a multiple of 4, RDMA_MSG with a long call or RDMA_NOMSG without the chunk that holds its
+ * message, a read list in a reply. xid is valid if at least 4 bytes were there (else -ENODATA), proc if 16
+ * were (else UINT32_MAX). In a reply, segments of length 0 are legal (unused ones): say so with `reply`. */
 int rpcrdma_header_decode(struct xdr_reader *r, bool reply, struct rpcrdma_header *h);
 
 /* Sum of the segments' lengths; cannot overflow with 16 segments. */
