@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * File data: what of a file's content is under way or not yet stable, its open files, and the order of its
+ * WRITEs.
+ *
+ * Who calls it: the FUSE operations on data (data_*.c), and, for the functions below that say so, the
+ * operations on names and attributes. struct file_data is embedded in each inode; its lock is short and
+ * named: no RPC, no reply and no other lock is waited for while it is held.
+ *
+ * Ordering on one file (servers run RPCs in any order): never two overlapping WRITEs in flight; a SETATTR of
+ * the size waits for the WRITEs beyond the new end and holds later ones back; what must be sent again because
+ * the server's verifier changed never overwrites newer bytes.
+ */
+#ifndef DATA_H
+#define DATA_H
+
+#include "cred.h"
+#include "dirty.h"
+#include "op.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct inode;
+
+/* Embedded in struct inode as `data`. Zeroed memory, then file_data_init(). */
+struct file_data {
+	pthread_mutex_t lock; /* covers everything here but `opens` */
+	struct dirty dirty;
+	int error;		  /* the first write error that no fsync or close has reported yet: -errno */
+	bool commit_running;	  /* one COMMIT of a file at a time */
+	struct op *waiters;	  /* for stability (fsync, close), singly linked */
+	struct op *blocked;	  /* WRITEs and truncations held back by an overlap, in order */
+	struct inode *next_dirty; /* the mount's list of files with unstable data */
+	bool listed;
+	atomic_uint opens; /* open_files of this inode: silly rename asks */
+};
+
+void file_data_init(struct file_data *fd);
+/* When the inode goes: nothing is dirty then (dirty data holds a reference to the inode). */
+void file_data_fini(struct file_data *fd);
+
+/* An open file: what fuse_file_info.fh points to. It is the opener's identity for READ, WRITE, COMMIT and
+ * SETATTR through the handle. Counted: the kernel's handle, each piece of dirty data, each op that uses it.
+ */
+struct open_file {
+	atomic_uint refs;
+	struct inode *inode; /* holds a reference */
+	struct cred cred;    /* the opener's */
+	int flags;	     /* as opened: O_ACCMODE, O_APPEND, O_DSYNC, O_DIRECT … */
+};
+/* NULL: out of memory. The reference it returns is the kernel's, dropped by fs_release(). */
+struct open_file *open_file_new(struct inode *inode, const struct cred *cred, int flags);
+struct open_file *open_file_ref(struct open_file *file);
+void open_file_unref(struct open_file *file);
+static inline struct open_file *open_file_of(const struct fuse_file_info *fi)
+{
+	return fi ? (struct open_file *)(uintptr_t)fi->fh : NULL;
+}
+/* For CREATE: sets fi->fh and the reply's flags (cache decisions) as OPEN does. 0 or -ENOMEM. */
+int data_open_created(struct op *op, struct inode *inode, const struct cred *cred, struct fuse_file_info *fi);
+
+/* ---- for the operations on attributes ---- */
+
+/* Before a SETATTR of the size: waits for WRITEs beyond new_size and holds back later ones, then calls resume
+ * (perhaps at once). The op runs to its end from here on. Pair with data_truncate_end(). */
+void data_truncate_begin(struct op *op, struct inode *inode, uint64_t new_size, op_resume_fn *resume);
+/* After the SETATTR's reply, before the reply to the kernel. done: the server has cut or extended the file,
+ * so what is kept beyond new_size will never be sent again. */
+void data_truncate_end(struct op *op, struct inode *inode, uint64_t new_size, bool done);
+
+/* End of the data that a server which restarted may have lost, or 0: report max(size of the server, this). */
+uint64_t data_pending_end(struct inode *inode);
+
+/* The number of open files: more than 0 makes REMOVE a silly rename. */
+unsigned int data_opens(const struct inode *inode);
+
+/* Makes the file's data stable, then resumes with *err: 0 or the error to report (reported once). For fsync,
+ * close, and whoever needs the server's mtime to be final (a SETATTR of times, RENAME over). The op runs to
+ * its end from here on. */
+void data_sync(struct op *op, struct inode *inode, int *err, op_resume_fn *resume);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One mount: what its lanes share. Filled before the lanes start and read-only from then on, but for what its
+ * comment says. Owned by main().
+ */
+#ifndef MOUNT_H
+#define MOUNT_H
+
+#include "nfs3.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct fuse_session;
+struct inode;
+struct inode_table;
+struct lane;
+struct notify;
+struct options;
+struct stats_file;
+
+#define MOUNT_LANES_MAX 16u /* rpcrdma_xid_lane() gives four bits of the XID to the lane */
+
+struct nfs_mount {
+	const struct options *opts;
+	const char *source;	/* "server:/export", as given */
+	const char *mountpoint; /* absolute */
+	char machine[64];	/* for AUTH_SYS */
+	int proc_fd;		/* /proc, opened before anything is mounted */
+	bool by_root;		/* else only `owner`'s ids are ever sent, and others get EACCES */
+	uid_t owner;
+
+	/* What the server said. */
+	struct nfs3_fh root_fh;
+	struct nfs3_attr root_attr; /* as of the mount */
+	uint32_t rsize, wsize;	    /* bytes of one READ and WRITE: options, FSINFO and the arena agreed */
+	uint32_t dtsize;	    /* bytes of one READDIR(PLUS) reply to ask for at most */
+	uint32_t name_max;
+	uint64_t maxfilesize;
+
+	struct inode_table *inodes;
+	struct notify *notify; /* the thread that may send notifications to the kernel; no lane may */
+	struct fuse_session *session;
+	struct stats_file *stats;
+	unsigned int nlanes;
+	struct lane *lanes[MOUNT_LANES_MAX];
+};
+
+/* There is one mount in a process; FUSE operations find it here. */
+extern struct nfs_mount *the_mount;
+
+#endif
