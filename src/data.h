@@ -15,32 +15,14 @@
 #define DATA_H
 
 #include "cred.h"
-#include "dirty.h"
+#include "file_data.h"
 #include "op.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct inode;
-
-/* Embedded in struct inode as `data`. Zeroed memory, then file_data_init(). */
-struct file_data {
-	pthread_mutex_t lock; /* covers everything here but `opens` */
-	struct dirty dirty;
-	int error;		  /* the first write error that no fsync or close has reported yet: -errno */
-	bool commit_running;	  /* one COMMIT of a file at a time */
-	struct op *waiters;	  /* for stability (fsync, close), singly linked */
-	struct op *blocked;	  /* WRITEs and truncations held back by an overlap, in order */
-	struct inode *next_dirty; /* the mount's list of files with unstable data */
-	bool listed;
-	atomic_uint opens; /* open_files of this inode: silly rename asks */
-};
-
-void file_data_init(struct file_data *fd);
-/* When the inode goes: nothing is dirty then (dirty data holds a reference to the inode). */
-void file_data_fini(struct file_data *fd);
 
 /* An open file: what fuse_file_info.fh points to. It is the opener's identity for READ, WRITE, COMMIT and
  * SETATTR through the handle. Counted: the kernel's handle, each piece of dirty data, each op that uses it.
@@ -70,12 +52,6 @@ void data_truncate_begin(struct op *op, struct inode *inode, uint64_t new_size, 
 /* After the SETATTR's reply, before the reply to the kernel. done: the server has cut or extended the file,
  * so what is kept beyond new_size will never be sent again. */
 void data_truncate_end(struct op *op, struct inode *inode, uint64_t new_size, bool done);
-
-/* End of the data that a server which restarted may have lost, or 0: report max(size of the server, this). */
-uint64_t data_pending_end(struct inode *inode);
-
-/* The number of open files: more than 0 makes REMOVE a silly rename. */
-unsigned int data_opens(const struct inode *inode);
 
 /* Makes the file's data stable, then resumes with *err: 0 or the error to report (reported once). For fsync,
  * close, and whoever needs the server's mtime to be final (a SETATTR of times, RENAME over). The op runs to

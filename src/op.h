@@ -7,7 +7,7 @@
  *	void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
  *	{
  *		struct op *op = op_begin(req);
- *		struct inode *inode = op_hold(op, inode_of(ino));
+ *		struct inode *inode = op_hold(op, inode_of(the_mount->inodes, ino));
  *		op_rpc(op, NFS3_GETATTR, op_cred(op), &inode->fh, on_getattr);
  *	}
  *	static void on_getattr(struct op *op, int err, struct xdr_reader *results)

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What an inode holds for its file's data; embedded in struct inode as `data`. The operations on it are in
+ * data.h; this header knows neither FUSE nor lanes, so that the inode table does not either.
+ */
+#ifndef FILE_DATA_H
+#define FILE_DATA_H
+
+#include "dirty.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct inode;
+struct op;
+
+struct file_data {
+	pthread_mutex_t lock; /* covers everything here but `opens`; held for a few instructions only */
+	struct dirty dirty;
+	int error;		  /* the first write error that no fsync or close has reported yet: -errno */
+	bool commit_running;	  /* one COMMIT of a file at a time */
+	struct op *syncers;	  /* fsync and close, waiting until what is dirty is stable */
+	struct inode *next_dirty; /* the mount's list of files with kept data */
+	bool listed;
+	uint64_t pages_foreign; /* inode_foreign_changes() as of the last OPEN that looked */
+	atomic_uint opens;	/* open files of this inode: silly rename asks */
+};
+
+/* In zeroed memory. */
+void file_data_init(struct file_data *fd);
+/* When the inode goes: nothing is dirty then (dirty data holds a reference to the inode). */
+void file_data_fini(struct file_data *fd);
+
+/* End of the data that a server which restarted may have lost, or 0. The size to report is the larger of the
+ * server's and this. */
+uint64_t file_data_pending_end(struct file_data *fd);
+
+/* More than 0 makes REMOVE a silly rename. */
+static inline unsigned int file_data_opens(struct file_data *fd)
+{
+	return atomic_load(&fd->opens);
+}
+
+#endif
