@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+#include "access.h"
+
+#include <string.h>
+
+static bool same_caller(const struct access_slot *slot, const struct cred *cred)
+{
+	return slot->uid == cred->uid && slot->gid == cred->gid && slot->ngids == cred->ngids &&
+	       memcmp(slot->gids, cred->gids, cred->ngids * sizeof cred->gids[0]) == 0;
+}
+
+bool access_known(const struct access_cache *cache, const struct attr_cache *attr, const struct cred *cred,
+		  uint32_t wanted, uint64_t now_ns, uint32_t *granted)
+{
+	if (!attr_valid_ns(attr, now_ns))
+		return false;
+	for (unsigned int i = 0; i < ACCESS_SLOTS; i++) {
+		const struct access_slot *slot = &cache->slots[i];
+
+		if ((slot->asked & wanted) == wanted && wanted && same_caller(slot, cred) &&
+		    nfs3_time_cmp(slot->ctime, attr->attr.ctime) == 0) {
+			*granted = slot->granted & wanted;
+			return true;
+		}
+	}
+	return false;
+}
+
+static struct access_slot *slot_for(struct access_cache *cache, const struct cred *cred)
+{
+	for (unsigned int i = 0; i < ACCESS_SLOTS; i++)
+		if (cache->slots[i].asked && same_caller(&cache->slots[i], cred))
+			return &cache->slots[i];
+	return &cache->slots[cache->next++ % ACCESS_SLOTS];
+}
+
+void access_store(struct access_cache *cache, const struct attr_cache *attr, const struct cred *cred,
+		  uint32_t asked, uint32_t granted)
+{
+	if (!attr->known || !asked)
+		return;
+	struct access_slot *slot = slot_for(cache, cred);
+
+	slot->asked = asked;
+	slot->granted = granted & asked;
+	slot->uid = cred->uid;
+	slot->gid = cred->gid;
+	slot->ngids = cred->ngids;
+	memcpy(slot->gids, cred->gids, cred->ngids * sizeof cred->gids[0]);
+	slot->ctime = attr->attr.ctime;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the server's ACCESS said about one file, per credential. A pure type: the inode's lock is the
+ * caller's, time is an argument.
+ *
+ * An answer is believed for as long as the file's attributes are (attr.h) and its ctime is still the one it
+ * was given at: a chmod, chown or ACL change sets a new ctime.
+ */
+#ifndef ACCESS_H
+#define ACCESS_H
+
+#include "attr.h"
+#include "cred.h"
+
+#define ACCESS_SLOTS 4u /* credentials remembered per file; the oldest answer gives way */
+
+struct access_cache {
+	struct access_slot {
+		uint32_t asked;	  /* NFS3_ACCESS_* bits that were asked for; 0: empty */
+		uint32_t granted; /* of those */
+		uint32_t uid, gid, ngids;
+		uint32_t gids[CRED_GIDS_MAX];
+		struct nfs3_time ctime;
+	} slots[ACCESS_SLOTS];
+	unsigned int next;
+};
+
+/* True when the answer to all of `wanted` is known; *granted has those of the wanted bits that are allowed.
+ */
+bool access_known(const struct access_cache *cache, const struct attr_cache *attr, const struct cred *cred,
+		  uint32_t wanted, uint64_t now_ns, uint32_t *granted);
+/* Remembers an answer, if the attributes that came with it are the ones in attr. */
+void access_store(struct access_cache *cache, const struct attr_cache *attr, const struct cred *cred,
+		  uint32_t asked, uint32_t granted);
+
+#endif

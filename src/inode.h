@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of inodes that all lanes share: which file of the server's a node id of the kernel's stands for,
+ * and what we know about that file.
+ *
+ * Identity. A file is (fsid, fileid, handle). The kernel names it by node id: 1 for the root, otherwise the
+ * address of its struct inode, which lives until the kernel has forgotten it *and* nobody here holds a
+ * reference. A fileid that the server uses again comes with another handle and is another inode; an address
+ * that is used again comes with another generation, and the kernel drops what it knew of the old one. st_ino
+ * is the server's fileid, all 64 bits.
+ *
+ * Locks, both held for a few instructions only, never across a call into anything else:
+ *   the table's lock   buckets, and references that begin or end at none (others are counted without it)
+ *   inode->lock        everything of that inode below the line that says so
+ * ORDER: a thread that needs both takes the table's first. Nobody holds two inodes' locks at once.
+ *
+ * Times are CLOCK_MONOTONIC in nanoseconds, and submitted_ns and the now_ns of inode_change_end() are read at
+ * that moment: a lane's time of the turn may be older than what another lane has heard meanwhile, and a reply
+ * that seems older than it is would be discarded. Nothing here sends, waits, logs or knows FUSE.
+ */
+#ifndef INODE_H
+#define INODE_H
+
+#include "access.h"
+#include "attr.h"
+#include "file_data.h"
+#include "nfs3.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#define INODE_ROOT_NUMBER 1u /* FUSE_ROOT_ID */
+
+struct inode_table;
+struct silly;
+
+struct inode {
+	/* Fixed when it was made: read them without a lock. */
+	struct inode_table *table;
+	uint64_t fsid;
+	uint64_t fileid;
+	uint64_t generation; /* unique in this mount */
+	struct nfs3_fh fh;
+	enum nfs3_type type;
+	bool foreign; /* a directory of another file system of the server's: shown, not entered */
+
+	struct file_data data; /* has its own lock */
+
+	/* Operations, open files, pending data, and one for each time that the kernel was given its number
+	 * and has not forgotten it. */
+	atomic_uint_fast64_t refs;
+
+	/* Under the table's lock. */
+	struct inode *next_in_bucket;
+	bool unhashed; /* its handle has come to mean another file: found no more */
+
+	/* ---- Under inode->lock. ---- */
+	pthread_mutex_t lock;
+	struct attr_cache attr;
+	struct access_cache *access; /* NULL until the first answer */
+	struct silly *silly;	     /* it was unlinked while open: its present name; see fs_silly.c */
+	bool told_foreign;	     /* the log has its line about entering it */
+	bool inval_queued;	     /* the notifier has it in its queue */
+};
+
+/* limits: copied. -ENOMEM. */
+int inode_table_create(const struct attr_limits *limits, struct inode_table **table);
+/* Frees every inode, referenced or not: when all lanes have ended. NULL is fine. */
+void inode_table_destroy(struct inode_table *table);
+const struct attr_limits *inode_limits(const struct inode_table *table);
+
+/* The root, once, before any lane runs. It is never forgotten. */
+int inode_table_set_root(struct inode_table *table, const struct nfs3_fh *fh, const struct nfs3_attr *attr,
+			 uint64_t now_ns);
+struct inode *inode_root(struct inode_table *table);
+
+/* Node id to inode and back. The kernel only names what it was given and has not forgotten. */
+struct inode *inode_of(struct inode_table *table, uint64_t number);
+uint64_t inode_number(const struct inode *inode);
+
+/* Finds or makes the inode of a handle whose attributes came with a reply, takes the attributes, and gives
+ * the caller a reference; NULL: out of memory. *verdict (may be NULL) as attr_take() gave it. */
+struct inode *inode_get(struct inode_table *table, const struct nfs3_fh *fh, const struct nfs3_attr *attr,
+			uint64_t submitted_ns, uint64_t now_ns, enum attr_verdict *verdict);
+struct inode *inode_ref(struct inode *inode); /* whoever calls it holds one, or was named it by the kernel */
+void inode_unref(struct inode *inode);	      /* NULL is fine; may free it */
+
+/* The kernel is being given its number once more (before the reply leaves), or has forgotten it n times. */
+void inode_remember(struct inode *inode);
+void inode_forget(struct inode *inode, uint64_t n);
+
+/* Attribute replies, as attr.h has them, under the lock taken here. -ESTALE instead of a verdict when the
+ * reply describes another file (fileid or type) than this inode: the handle was used again. */
+int inode_take_attr(struct inode *inode, const struct nfs3_attr *attr, uint64_t submitted_ns,
+		    uint64_t now_ns);
+int inode_take_post_attr(struct inode *inode, const struct nfs3_post_attr *attr, uint64_t submitted_ns,
+			 uint64_t now_ns); /* absent: ATTR_SAME */
+/* A call of ours that changes the file (WRITE, SETATTR; for directories CREATE, REMOVE …) is about to be
+ * submitted, and has been answered; wcc NULL: it has failed without telling. */
+void inode_change_begin(struct inode *inode);
+int inode_change_end(struct inode *inode, const struct nfs3_wcc *wcc, uint64_t submitted_ns, uint64_t now_ns);
+void inode_expire(struct inode *inode);
+
+/* Fills *st from the cached attributes, and *valid_ns with how much longer they may be believed. The size is
+ * the larger of the server's and the end of pending data; a silly-renamed file has one link less, for the
+ * name it was given is ours. False: there are none. */
+bool inode_stat(struct inode *inode, uint64_t now_ns, struct stat *st, uint64_t *valid_ns);
+/* How often others have changed the contents: an open compares it with what it was at the last one. */
+uint64_t inode_foreign_changes(struct inode *inode);
+
+/* Pure: one file's attributes as stat(2) has them. */
+void attr_to_stat(const struct nfs3_attr *attr, struct stat *st);
+
+/* For statistics and tests. */
+uint64_t inode_count(struct inode_table *table);
+
+#endif
