@@ -1,0 +1,342 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# A server that dies and comes back, memory that is hardly enough, callers that are killed while they wait.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+restart_exportd()
+{
+	start_exportd "$export" --no-root-squash
+}
+
+at_least()
+{
+	local n
+	n=$(cat "$2" 2>/dev/null) && [ "${n:-0}" -ge "$1" ]
+}
+
+has_ended_or_is_at()
+{
+	at_least "$1" "$2" || process_ended "$3"
+}
+
+limits[server_killed_while_writing]=120
+test_server_killed_while_writing()
+{
+	serve_and_mount
+	python3 - "$mnt/file" "$T/progress" <<-'EOF' &
+		import os, random, sys
+		rng = random.Random(5)
+		with open(sys.argv[1], "wb", buffering=0) as f:
+		    for i in range(96):
+		        data = rng.randbytes(700001)
+		        assert f.write(data) == len(data)
+		        if i % 3 == 0:
+		            os.fsync(f.fileno())
+		        with open(sys.argv[2] + ".new", "w") as p:
+		            p.write(str(i))
+		        os.rename(sys.argv[2] + ".new", sys.argv[2])
+		    os.fsync(f.fileno())
+	EOF
+	local writer=$! at
+	for at in 10 35 60 61; do
+		wait_until 60 has_ended_or_is_at "$at" "$T/progress" "$writer" || fail "the writer stands still"
+		kill_exportd
+		restart_exportd
+	done
+	wait "$writer" || fail "the writer got an error"
+	python3 - "$export/file" <<-'EOF'
+		import random, sys
+		rng = random.Random(5)
+		with open(sys.argv[1], "rb") as f:
+		    for i in range(96):
+		        assert f.read(700001) == rng.randbytes(700001), i
+		    assert f.read() == b""
+	EOF
+}
+
+# A server that restarts may have forgotten what it had not yet committed: a changed verifier says so, and then the client
+# sends it again. Here it has forgotten: the file's bytes are wiped while it is down.
+test_changed_verifier_sends_again()
+{
+	serve_and_mount
+	pattern_file "$T/in" 3000000 verifier
+	python3 - "$mnt/file" "$T/in" "$T/written" "$T/go" "$T/synced" <<-'EOF' &
+		import os, sys, time
+		fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+		data = open(sys.argv[2], "rb").read()
+		assert os.write(fd, data) == len(data)
+		open(sys.argv[3], "w").close()
+		while not os.path.exists(sys.argv[4]):
+		    time.sleep(0.005)
+		os.fsync(fd)
+		open(sys.argv[5], "w").close()
+	EOF
+	local writer=$!
+	wait_until 20 test -e "$T/written"
+	kill_exportd
+	cmp "$T/in" "$export/file" || fail "the data were not at the server before it died, so that nothing is tested"
+	dd if=/dev/zero of="$export/file" bs=3000000 count=1 conv=notrunc status=none
+	restart_exportd
+	touch "$T/go"
+	wait "$writer" || fail "fsync failed"
+	cmp "$T/in" "$export/file" || fail "what the server had forgotten was not sent again"
+}
+
+# Sets least_arena: the number that the client says would do.
+find_least_arena()
+{
+	local status=0
+	mkdir -p "$T/mnt"
+	timeout 40 "$NFSRDMA" "127.0.0.1:$export" "$T/mnt" -o "port=$rdma_port,mountport=$tcp_port,$1,arena=4096" \
+		>"$T/out" 2>"$T/err" </dev/null || status=$?
+	cat "$T/err"
+	[ "$status" -ne 0 ] || fail "an arena of 4096 bytes was taken"
+	[ "$status" -lt 124 ] || fail "status $status"
+	assert_eq "$(wc -l <"$T/err")" 1 "lines"
+	! is_mounted "$T/mnt" || fail "mounted all the same"
+	least_arena=$(grep -oE 'arena=[0-9]+[KMG]?' "$T/err" | tail -1)
+	least_arena=${least_arena#arena=}
+	[ -n "$least_arena" ] || least_arena=$(grep -oE '\b[0-9]+[KMG]?\b' "$T/err" | tail -1)
+	[ -n "$least_arena" ] || fail "no number that would do"
+}
+
+test_arena_too_small_is_refused_with_the_number()
+{
+	export=$T/export
+	mkdir "$export"
+	start_exportd "$export" --no-root-squash
+	local sizes bytes
+	for sizes in rsize=1048576,wsize=1048576 rsize=65536,wsize=65536 rsize=4096,wsize=4096; do
+		find_least_arena $sizes
+		echo "$sizes: $least_arena"
+		mount_nfs "$export" "$T/mnt" "$sizes,arena=$least_arena"
+		echo works >"$T/mnt/file"
+		assert_eq "$(cat "$T/mnt/file")" works
+		umount_nfs "$T/mnt"
+		bytes=$(numfmt --from=iec "$least_arena")
+		assert_fails timeout 40 "$NFSRDMA" "127.0.0.1:$export" "$T/mnt" \
+			-o "port=$rdma_port,mountport=$tcp_port,$sizes,arena=$((bytes - 4096))" </dev/null
+	done
+}
+
+# two_slots OPTIONS: 64 writers and readers on the smallest arena there is, and a server that dies meanwhile.
+two_slots()
+{
+	export=$T/export
+	mkdir "$export"
+	start_exportd "$export" --no-root-squash
+	find_least_arena rsize=1048576,wsize=1048576
+	mount_nfs "$export" "$T/mnt" "rsize=1048576,wsize=1048576,arena=$least_arena$1"
+	python3 - "$T/mnt" "$T/progress" <<-'EOF' &
+		import mmap, os, random, sys
+		from multiprocessing import Process, Value
+		mnt, progress = sys.argv[1:]
+		done = Value("i", 0)
+		def step():
+		    with done.get_lock():
+		        done.value += 1
+		        with open(progress + ".new", "w") as p:
+		            p.write(str(done.value))
+		        os.rename(progress + ".new", progress)
+		def work(who):
+		    rng = random.Random(who)
+		    path = "%s/file%d" % (mnt, who)
+		    direct = os.O_DIRECT if who % 4 == 3 else 0
+		    fd = os.open(path, os.O_RDWR | os.O_CREAT | direct, 0o644)
+		    buf = memoryview(mmap.mmap(-1, 1 << 20))
+		    model = bytearray(3 << 20)
+		    for turn in range(3):
+		        for mib in range(3):
+		            buf[:] = model[mib << 20:(mib + 1) << 20] = rng.randbytes(1 << 20)
+		            assert os.pwritev(fd, [buf], mib << 20) == 1 << 20
+		            step()
+		        os.fsync(fd)
+		        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+		        for mib in range(3):
+		            assert os.preadv(fd, [buf], mib << 20) == 1 << 20
+		            assert buf == model[mib << 20:(mib + 1) << 20], (who, turn, mib)
+		            step()
+		    os.close(fd)
+		ps = [Process(target=work, args=(w,)) for w in range(64)]
+		for p in ps: p.start()
+		for p in ps: p.join()
+		assert all(p.exitcode == 0 for p in ps), "somebody failed"
+	EOF
+	local workers=$! at
+	# 64 * 3 * 6 = 1152 steps in all.
+	for at in 100 500 800; do
+		wait_until 120 has_ended_or_is_at "$at" "$T/progress" "$workers" || fail "nothing moves at step $(cat "$T/progress")"
+		process_ended "$workers" && break
+		kill_exportd
+		restart_exportd
+	done
+	wait_until 300 process_ended "$workers" || fail "nothing moves at step $(cat "$T/progress") of 1152"
+	wait "$workers" || fail "a worker failed at step $(cat "$T/progress")"
+	python3 - "$export" <<-'EOF'
+		import random, sys
+		for who in range(64):
+		    rng = random.Random(who)
+		    for turn in range(3):
+		        data = [rng.randbytes(1 << 20) for _ in range(3)]
+		    assert open("%s/file%d" % (sys.argv[1], who), "rb").read() == b"".join(data), who
+	EOF
+}
+
+limits[two_slot_arena]=480
+test_two_slot_arena()
+{
+	two_slots ""
+}
+
+limits[two_slot_arena_nconnect]=480
+test_two_slot_arena_nconnect()
+{
+	two_slots ,nconnect=3
+}
+
+# Each way in which a caller can be waiting for a server that does not answer; SIGKILL must end it, on a hard mount too.
+limits[callers_of_a_dead_server_can_be_killed]=120
+test_callers_of_a_dead_server_can_be_killed()
+{
+	serve_and_mount
+	pattern_file "$export/file" 4000000 dead
+	pattern_file "$export/other" 4000000 dead
+	cat "$mnt/file" >/dev/null
+	drop_caches "$mnt"
+	cat >"$T/caller.py" <<-'EOF'
+		import mmap, os, signal, sys, time
+		how, mnt, ready, go = sys.argv[1:]
+		fd = os.open(mnt + "/file", os.O_RDWR)
+		direct = os.open(mnt + "/" + how, os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+		names = os.open(mnt + "/dir", os.O_RDONLY | os.O_DIRECTORY)
+		buf = mmap.mmap(-1, 65536)
+		os.pwritev(direct, [buf], 0)
+		signal.signal(signal.SIGALRM, lambda *_: None)
+		open(ready, "w").close()
+		while not os.path.exists(go):
+		    time.sleep(0.005)
+		if how == "alarm":
+		    signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
+		if how == "read":
+		    os.pread(fd, 100000, 2000000)
+		elif how == "alarm":
+		    os.pread(fd, 100000, 3000000)
+		elif how == "write":
+		    os.pwrite(fd, b"dirty", 10)
+		    os.fsync(fd)
+		elif how == "direct-read":
+		    os.preadv(direct, [buf], 0)
+		elif how == "direct-write":
+		    os.pwritev(direct, [buf], 0)
+		elif how == "create":
+		    os.open(mnt + "/dir/new", os.O_CREAT)
+		elif how == "list":
+		    os.listdir(names)
+	EOF
+	mkdir "$export/dir"
+	local how pid pids='' hows=(read alarm write direct-read direct-write list)
+	for how in "${hows[@]}"; do
+		python3 "$T/caller.py" "$how" "$mnt" "$T/ready.$how" "$T/go" &
+		pids="$pids $!"
+	done
+	for how in "${hows[@]}"; do
+		wait_until 20 test -e "$T/ready.$how" || fail "$how is not ready"
+	done
+	drop_caches "$mnt"
+	kill_exportd
+	touch "$T/go"
+	# All must be seen to wait first: inside the kernel, in a request to FUSE.
+	waits_in_fuse()
+	{
+		local stack
+		[ "$(awk '/^State:/ {print $2}' "/proc/$1/status")" != R ] || return 1
+		# Where the kernel does not show its stacks, being asleep must do.
+		stack=$(cat "/proc/$1/stack" 2>/dev/null) || return 0
+		[ -z "$stack" ] || grep -qE 'fuse|request_wait|folio|filemap' <<<"$stack"
+	}
+	for pid in $pids; do
+		wait_until 10 waits_in_fuse "$pid" || fail "$(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -d' ' -f3) does not wait for the server: $(cat "/proc/$pid/stack" 2>&1)"
+	done
+	for pid in $pids; do
+		how=$(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -d' ' -f3)
+		kill -KILL "$pid"
+		wait_until 10 process_ended "$pid" || fail "$how goes on after SIGKILL: $(cat "/proc/$pid/stack")"
+	done
+	restart_exportd
+	wait_until 30 timeout 10 cmp "$export/other" "$mnt/other" || fail "the mount does not work again"
+	timeout 20 ls "$mnt" >/dev/null
+}
+
+test_soft_mount_gives_an_error()
+{
+	serve_and_mount soft,timeo=10,retrans=1
+	echo x >"$mnt/file"
+	drop_caches "$mnt"
+	kill_exportd
+	local status=0
+	timeout 50 cat "$mnt/file" >/dev/null 2>"$T/err" || status=$?
+	cat "$T/err"
+	assert_eq "$status" 1 "status of cat"
+	grep -qiE 'input/output|timed out' "$T/err" || fail "another error: $(cat "$T/err")"
+	restart_exportd
+	works()
+	{
+		[ "$(timeout 5 cat "$mnt/file" 2>/dev/null)" = x ]
+	}
+	wait_until 30 works || fail "the mount does not work again"
+}
+
+test_server_away_for_a_while()
+{
+	serve_and_mount
+	pattern_file "$export/file" 5000000 away
+	kill_exportd
+	timeout 60 cmp "$export/file" "$mnt/file" &
+	local reader=$!
+	mkdir "$T/other"
+	wait_until 10 daemon_pid "$mnt" >/dev/null
+	! process_ended "$reader" || fail "the reader got an answer from nobody"
+	restart_exportd
+	wait "$reader" || fail "the reader got an error or other data"
+}
+
+test_unmount_while_the_server_is_dead()
+{
+	serve_and_mount
+	echo x >"$mnt/file"
+	sync -f "$mnt/file"
+	kill_exportd
+	umount_nfs "$mnt" 40
+}
+
+test_terminated_daemon_saves_and_unmounts()
+{
+	serve_and_mount
+	pattern_file "$T/in" 10000000 term
+	cp "$T/in" "$mnt/file"
+	local pid
+	pid=$(daemon_pid "$mnt")
+	kill -TERM "$pid"
+	wait_until 30 process_ended "$pid" || fail "the daemon does not end on SIGTERM"
+	wait_until 5 is_not_mounted "$mnt" || fail "the mount is still there"
+	cmp "$T/in" "$export/file"
+}
+
+test_killed_daemon_can_be_unmounted()
+{
+	serve_and_mount
+	echo x >"$mnt/file"
+	local pid
+	pid=$(daemon_pid "$mnt")
+	kill -KILL "$pid"
+	wait_until 10 process_ended "$pid"
+	assert_fails timeout 20 ls "$mnt"
+	umount "$mnt"
+	mount_nfs "$export" "$mnt"
+	assert_eq "$(cat "$mnt/file")" x
+}
+
+tests_main "$@"

@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# What the scripts that run nfsrdma from outside share. A script sources this file, defines functions test_NAME, and ends
+# with `tests_main "$@"`. Each test then runs as a process of its own, with
+#
+#   $T		a scratch directory of its own, removed afterwards
+#   a hard time limit in seconds: limits[NAME]=N before the function, else 60
+#   set -euo pipefail: the first command that fails fails the test
+#
+# and whatever it leaves behind is swept away by its parent, even when it was killed: a process is recognised by the scratch
+# directory in its environment or its arguments, a mount by lying below that directory. A test that passes must also have
+# left nothing: its mounts are unmounted and its servers ended in the ordinary way, and each of that must succeed.
+#
+# Results go to the file $RESULTS, one line a test: pass|fail|skip, name, seconds, reason; separated by tabs. Logs stay in
+# the directory $LOGS.
+
+lib_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck disable=SC2034 # used by the scripts
+source_dir=$(dirname "$lib_dir")
+build_dir=${BUILD:-$source_dir/build}
+NFSRDMA=${NFSRDMA:-$build_dir/src/nfsrdma}
+EXPORTD=${EXPORTD:-$build_dir/contrib/exportd/nfsrdma-exportd}
+# shellcheck disable=SC2034
+STAT=${STAT:-$build_dir/src/nfsrdma-stat}
+SCALE=${SCALE:-ci}
+TMPDIR=${TMPDIR:-/tmp}
+export SCALE TMPDIR
+declare -A limits
+
+# --- saying what is wrong ---------------------------------------------------------------------------------------------
+
+fail()
+{
+	echo "FAILED: $* (${BASH_SOURCE[1]##*/}:${BASH_LINENO[0]})" >&2
+	exit 1
+}
+
+# The machine cannot run this test: says why. Nothing else may be skipped.
+skip()
+{
+	echo "SKIPPED: $*" >&2
+	exit 77
+}
+
+assert_eq()
+{
+	[ "$1" = "$2" ] || {
+		echo "FAILED: ${3:-value}: expected '$2', got '$1' (${BASH_SOURCE[1]##*/}:${BASH_LINENO[0]})" >&2
+		exit 1
+	}
+}
+
+# assert_fails COMMAND…: it must fail by itself, and not because a time limit or a signal ended it.
+assert_fails()
+{
+	local status=0
+	"$@" || status=$?
+	[ "$status" -ne 0 ] || fail "succeeded, but must not: $*"
+	[ "$status" -lt 124 ] || fail "ended with status $status: $*"
+}
+
+# wait_until SECONDS COMMAND…: polls until the command succeeds; fails when the time is over.
+wait_until()
+{
+	local limit_s=$1 deadline_us
+	shift
+	deadline_us=$((${EPOCHREALTIME/./} + limit_s * 1000000))
+	until "$@"; do
+		[ "${EPOCHREALTIME/./}" -lt "$deadline_us" ] || return 1
+		sleep 0.02
+	done
+}
+
+process_ended()
+{
+	# A zombie has ended, whoever was to collect it.
+	[ ! -e "/proc/$1" ] || [ "$(awk '/^State:/ {print $2}' "/proc/$1/status" 2>/dev/null)" = Z ]
+}
+
+# --- mounts and processes ---------------------------------------------------------------------------------------------
+
+# Mountinfo escapes space, tab, newline and backslash; the scratch directories that we make have none.
+is_mounted()
+{
+	awk -v dir="$1" '$5 == dir { found = 1 } END { exit !found }' /proc/self/mountinfo
+}
+
+is_not_mounted()
+{
+	! is_mounted "$1"
+}
+
+mounts_below()
+{
+	awk -v dir="$1/" 'index($5, dir) == 1 { print $5 }' /proc/self/mountinfo | tac
+}
+
+# The pids of all processes that belong to scratch directory $1, except this one and its children.
+processes_of()
+{
+	local proc pid
+	for proc in /proc/[0-9]*; do
+		pid=${proc#/proc/}
+		if [ "$pid" = "$BASHPID" ] || [ "$pid" = $$ ]; then
+			continue
+		fi
+		if { tr '\0' '\n' <"$proc/environ" | grep -qxF "T=$1" || tr '\0' '\n' <"$proc/cmdline" | grep -qF "$1"; } 2>/dev/null; then
+			process_ended "$pid" || echo "$pid"
+		fi
+	done
+}
+
+# The daemon that serves the mount at $1: our program with that mount point among its arguments.
+daemon_pid()
+{
+	local proc
+	for proc in /proc/[0-9]*; do
+		[ "$(readlink "$proc/exe" 2>/dev/null)" = "$(realpath "$NFSRDMA")" ] || continue
+		if tr '\0' '\n' <"$proc/cmdline" 2>/dev/null | grep -qxF "$1"; then
+			echo "${proc#/proc/}"
+			return 0
+		fi
+	done
+	return 1
+}
+
+# --- server and client ------------------------------------------------------------------------------------------------
+
+exportd_is_ready()
+{
+	grep -q '^ready rdma=[0-9]* tcp=[0-9]*' "$exportd_log" || process_ended "$exportd_pid"
+}
+
+# start_exportd DIR [OPTION…]: sets exportd_pid, rdma_port and tcp_port. Free ports are taken the first time; a restart
+# with rdma_port and tcp_port still set takes the same ones.
+start_exportd()
+{
+	exportd_count=$((${exportd_count:-0} + 1))
+	exportd_log=$T/exportd.$exportd_count.log
+	"$EXPORTD" "$@" --rdma-port "${rdma_port:-0}" --tcp-port "${tcp_port:-0}" -f >"$exportd_log" 2>&1 &
+	exportd_pid=$!
+	wait_until 20 exportd_is_ready || fail "exportd is not ready after 20 s"
+	local ready
+	ready=$(grep '^ready ' "$exportd_log") || fail "exportd ended: $(tail -3 "$exportd_log")"
+	rdma_port=${ready#*rdma=}
+	rdma_port=${rdma_port%% *}
+	tcp_port=${ready#*tcp=}
+	tcp_port=${tcp_port%% *}
+	servers="${servers:-} $exportd_pid"
+}
+
+kill_exportd()
+{
+	kill -KILL "$exportd_pid"
+	wait "$exportd_pid" 2>/dev/null || true
+	servers=${servers/ $exportd_pid/}
+}
+
+stop_exportd()
+{
+	kill -TERM "$1" 2>/dev/null || fail "exportd had ended before it was told to"
+	wait_until 20 process_ended "$1" || fail "exportd does not end on SIGTERM"
+	local status=0
+	wait "$1" || status=$?
+	assert_eq "$status" 0 "exit status of exportd after SIGTERM"
+	servers=${servers/ $1/}
+}
+
+# mount_nfs DIR MOUNTPOINT [OPTIONS]: mounts exportd's DIR with further mount options.
+mount_nfs()
+{
+	mkdir -p "$2"
+	# The daemon keeps these descriptors: they must not be a pipe that somebody waits on.
+	mount_log=$T/nfsrdma.$((mount_count = ${mount_count:-0} + 1)).log
+	timeout 60 "$NFSRDMA" "127.0.0.1:$1" "$2" -o "port=$rdma_port,mountport=$tcp_port${3:+,$3}" \
+		>"$mount_log" 2>&1 </dev/null || fail "mount failed: $(tail -3 "$mount_log")"
+	is_mounted "$2" || fail "nfsrdma said yes, but $2 is not mounted"
+}
+
+# Unmounts as a user would, and waits until the daemon has ended by itself.
+umount_nfs()
+{
+	local pid
+	pid=$(daemon_pid "$1") || fail "no daemon serves $1"
+	timeout 60 umount "$1" || fail "cannot unmount $1"
+	wait_until "${2:-30}" process_ended "$pid" || fail "the daemon of $1 goes on after the unmount"
+}
+
+# A server on a fresh directory and one mount of it: $export, $mnt.
+serve_and_mount()
+{
+	export=${export:-$T/export}
+	mnt=$T/mnt
+	mkdir -p "$export"
+	start_exportd "$export" --no-root-squash
+	mount_nfs "$export" "$mnt" "${1:-}"
+}
+
+# Forget what is cached, so that the next read comes from the server.
+drop_caches()
+{
+	sync
+	if [ -w /proc/sys/vm/drop_caches ]; then
+		echo 3 >/proc/sys/vm/drop_caches
+	else
+		find "$1" -type f -exec python3 -c '
+import os, sys
+for name in sys.argv[1:]:
+    fd = os.open(name, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)' {} +
+	fi
+}
+
+# Everything of a tree that can be compared without reading the files: names, types, modes, owners, sizes, times, targets.
+tree_list()
+{
+	(cd "$1" && find . -mindepth 1 \( -type d -printf '%P %y %m %U:%G %T@\n' -o -printf '%P %y %m %U:%G %s %T@ %n %l\n' \) | LC_ALL=C sort)
+}
+
+# pattern_file NAME BYTES SEED: data that nobody has by chance; the same for the same seed.
+pattern_file()
+{
+	python3 -c '
+import random, sys
+left, rng = int(sys.argv[2]), random.Random(sys.argv[3])
+with open(sys.argv[1], "wb") as f:
+    while left:
+        n = min(left, 1 << 20)
+        f.write(rng.randbytes(n))
+        left -= n' "$@"
+}
+
+# --- running the tests ------------------------------------------------------------------------------------------------
+
+# Programs built with sanitizers write their complaints to a file for each process, where teardown looks for them.
+sanitizers_log_to()
+{
+	export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$1/sanitizer"
+	export UBSAN_OPTIONS="${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}log_path=$1/sanitizer:print_stacktrace=1"
+}
+
+# What must be true after a test that passed, besides what it checked itself.
+teardown()
+{
+	local mount pid
+	for mount in $(mounts_below "$T"); do
+		umount_nfs "$mount"
+	done
+	for pid in ${servers:-}; do
+		stop_exportd "$pid"
+	done
+	if compgen -G "$T/sanitizer.*" >/dev/null; then
+		cat "$T"/sanitizer.*
+		fail "a sanitizer has spoken"
+	fi
+}
+
+# The last resort: nothing that belongs to scratch directory $1 survives it.
+sweep()
+{
+	local mount pid pids minor
+	for mount in $(mounts_below "$1"); do
+		timeout 10 umount "$mount" 2>/dev/null && continue
+		minor=$(awk -v dir="$mount" '$5 == dir { sub(".*:", "", $3); print $3 }' /proc/self/mountinfo)
+		[ -w "/sys/fs/fuse/connections/$minor/abort" ] && echo 1 >"/sys/fs/fuse/connections/$minor/abort"
+		umount -l "$mount" 2>/dev/null || fusermount3 -uz "$mount" 2>/dev/null || true
+		echo "swept away: mount $mount"
+	done
+	pids=$(processes_of "$1")
+	for pid in $pids; do
+		echo "swept away: $pid $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | cut -c1-200)"
+		kill -TERM "$pid" 2>/dev/null
+	done
+	for pid in $pids; do
+		wait_until 3 process_ended "$pid" || kill -KILL "$pid" 2>/dev/null
+		wait_until 10 process_ended "$pid" || echo "process $pid survives SIGKILL"
+	done
+	if [ -z "$(mounts_below "$1")" ]; then
+		chmod -R u+rwx "$1" 2>/dev/null
+		rm -rf --one-file-system "$1"
+	else
+		echo "still mounted below $1:" "$(mounts_below "$1")"
+	fi
+}
+
+result()
+{
+	local verdict=$1 name=$2 seconds=$3 reason=${4:-}
+	case $verdict in
+	pass) printf '  ok    %s  %s s\n' "$name" "$seconds" ;;
+	fail) printf '  FAIL  %s  %s s: %s\n' "$name" "$seconds" "$reason" ;;
+	skip) printf '  skip  %s: %s\n' "$name" "$reason" ;;
+	esac
+	[ -z "${RESULTS:-}" ] || printf '%s\t%s\t%s\t%s\n' "$verdict" "$name" "$seconds" "$reason" >>"$RESULTS"
+}
+
+# Milliseconds since $1 (a value of EPOCHREALTIME), as seconds with one decimal.
+seconds_since()
+{
+	local us=$((${EPOCHREALTIME/./} - ${1/./}))
+	printf '%d.%d' $((us / 1000000)) $((us / 100000 % 10))
+}
+
+run_one_test()
+{
+	local name=$1 status=0 start=$EPOCHREALTIME reason log scratch full_name
+	local limit_s=$((${limits[$1]:-60} * ${TIME_FACTOR:-1}))
+	full_name=${GROUP_PREFIX:-}${group_name:-$(basename "$0" .sh)}/$name
+	log=$LOGS/${full_name//\//.}.log
+	scratch=$(mktemp -d "$TMPDIR/nfsrdma-test.XXXXXX")
+	chmod 755 "$scratch"
+	current_scratch=$scratch
+	(
+		sanitizers_log_to "$scratch"
+		T=$scratch exec timeout -k 10 "$limit_s" bash "$0" --one "$name"
+	) >"$log" 2>&1 </dev/null &
+	current_pid=$!
+	wait "$current_pid" || status=$?
+	if [ "$status" -ne 0 ] && [ "$status" -ne 77 ]; then
+		for f in "$scratch"/*.log "$scratch"/sanitizer.*; do
+			[ -f "$f" ] && printf -- '--- %s\n%s\n' "$f" "$(tail -c 20000 "$f")"
+		done >>"$log" 2>&1
+	fi
+	sweep "$scratch" >>"$log" 2>&1
+	current_scratch=
+	case $status in
+	0) result pass "$full_name" "$(seconds_since "$start")" ;;
+	77) result skip "$full_name" 0 "$(sed -n 's/^SKIPPED: //p' "$log" | tail -1)" ;;
+	124 | 137)
+		result fail "$full_name" "$(seconds_since "$start")" "not done within $limit_s s (see $log)"
+		;;
+	*)
+		reason=$(sed -n 's/^FAILED: //p' "$log" | head -1)
+		result fail "$full_name" "$(seconds_since "$start")" "${reason:-status $status} (see $log)"
+		;;
+	esac
+	[ "$status" -eq 0 ] || [ "$status" -eq 77 ]
+}
+
+interrupted()
+{
+	[ -n "${current_pid:-}" ] && kill -TERM "$current_pid" 2>/dev/null
+	[ -n "${current_scratch:-}" ] && sweep "$current_scratch"
+	[ -n "${group_scratch:-}" ] && sweep "$group_scratch"
+	exit 130
+}
+
+# tests_main [NAME…]: runs the tests of the calling script, in the order in which they are written; all or those named.
+tests_main()
+{
+	if [ "${1:-}" = --one ]; then
+		export T
+		cd "$T"
+		set -euo pipefail
+		trap 'echo "FAILED: line $LINENO: $BASH_COMMAND" >&2' ERR
+		set -E
+		"test_$2"
+		teardown
+		exit 0
+	fi
+	local name names own_logs='' failed=0 count=0
+	if [ -z "${LOGS:-}" ]; then
+		LOGS=$(mktemp -d "$TMPDIR/nfsrdma-logs.XXXXXX")
+		own_logs=1
+	fi
+	mapfile -t names < <(sed -n 's/^test_\([a-z0-9_]*\)()$/\1/p' "$0")
+	[ $# -eq 0 ] || names=("$@")
+	trap interrupted INT TERM HUP
+	for name in "${names[@]}"; do
+		declare -F "test_$name" >/dev/null || {
+			echo "$0: no test is called $name; there are:" >&2
+			sed -n 's/^test_\([a-z0-9_]*\)()$/  \1/p' "$0" >&2
+			return 2
+		}
+		run_one_test "$name" || failed=$((failed + 1))
+		count=$((count + 1))
+	done
+	if [ -n "$own_logs" ] && [ "$failed" -eq 0 ]; then
+		rm -rf "$LOGS"
+	elif [ -n "$own_logs" ]; then
+		echo "$failed of $count failed; logs: $LOGS"
+	fi
+	[ "$failed" -eq 0 ]
+}
+
+# Why this machine cannot mount anything with FUSE, or nothing if it can.
+why_no_fuse()
+{
+	if [ ! -c /dev/fuse ]; then
+		echo "no /dev/fuse"
+	elif ! (: <>/dev/fuse) 2>/dev/null; then
+		echo "/dev/fuse cannot be opened"
+	elif [ "$(id -u)" != 0 ]; then
+		echo "not root"
+	fi
+}

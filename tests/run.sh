@@ -1,0 +1,202 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# tests/run.sh [SUITE…]: installs what the tests need, builds, runs the named suites or all, and ends with one line,
+# "N passed, N failed, N skipped". Exit status 0 only if nothing failed.
+#
+# A suite is skipped, with its reason, when this machine lacks what it cannot do without (root, /dev/fuse, a Debian mirror).
+# SCALE=ci|full sets sizes only. Logs go to $LOGS, or to a fresh directory that is named when something failed.
+
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+# shellcheck source=lib.sh
+. tests/lib.sh
+# shellcheck source=../contrib/packages.sh
+. contrib/packages.sh
+
+usage()
+{
+	cat <<-EOF
+		usage: tests/run.sh [SUITE…]
+		  unit         the unit tests
+		  unit-asan    the unit tests, built with AddressSanitizer and UndefinedBehaviorSanitizer
+		  lint         what tools can say about the scripts
+		  integration  nfsrdma against nfsrdma-exportd: its promises, its errors, recovery, and real work in the mount
+		  integration-asan
+		               the same in small, built with sanitizers
+		  alloc        memory that READ and WRITE take, counted from outside
+		  capture      what the wire carried, told by tshark
+		  trixie       the unit tests on Debian 13, in a chroot
+		All of them when none is named. SCALE=ci (or full) sets sizes; LOGS=DIR keeps the logs there.
+	EOF
+}
+
+all_suites=(unit unit-asan lint integration integration-asan alloc capture trixie)
+suites=("$@")
+[ $# -gt 0 ] || suites=("${all_suites[@]}")
+for suite in "${suites[@]}"; do
+	case " ${all_suites[*]} " in
+	*" $suite "*) ;;
+	*) usage >&2 && exit 2 ;;
+	esac
+done
+
+wants()
+{
+	local s
+	for s in "${suites[@]}"; do
+		case $s in $1) return 0 ;; esac
+	done
+	return 1
+}
+
+keep_logs=${LOGS:-}
+LOGS=${LOGS:-$(mktemp -d "$TMPDIR/nfsrdma-logs.XXXXXX")}
+mkdir -p "$LOGS"
+RESULTS=$LOGS/results
+: >"$RESULTS"
+export LOGS RESULTS
+
+count()
+{
+	grep -c "^$1" "$RESULTS"
+}
+
+# The last line, and the only way out once the tests have begun.
+finish()
+{
+	local failed
+	failed=$(count fail)
+	[ "$failed" -eq 0 ] || printf 'failed:\n%s\nlogs: %s\n' "$(sed -n 's/^fail\t\([^\t]*\).*/  \1/p' "$RESULTS")" "$LOGS"
+	echo "$(count pass) passed, $failed failed, $(count skip) skipped"
+	[ -n "$keep_logs" ] || [ "$failed" -ne 0 ] || rm -rf "$LOGS"
+	[ "$failed" -eq 0 ]
+	exit
+}
+
+# part NAME COMMAND…: runs a part and says how long it took. A part that fails without having said which test did is a
+# failure itself.
+part()
+{
+	local name=$1 start=$EPOCHREALTIME status=0 failed_before
+	shift
+	failed_before=$(count fail)
+	echo "== $name"
+	"$@" || status=$?
+	if [ "$status" -ne 0 ] && [ "$(count fail)" -eq "$failed_before" ]; then
+		result fail "$name" "$(seconds_since "$start")" "ended with status $status"
+	fi
+	echo "== $name: $(seconds_since "$start") s"
+	return "$status"
+}
+
+# build DIR [MESON OPTION…]
+build()
+{
+	local dir=$1 log=$LOGS/$1.log
+	shift
+	{ [ -f "$dir/build.ninja" ] || meson setup "$dir" "$@"; } >"$log" 2>&1 && ninja -C "$dir" >>"$log" 2>&1 && return 0
+	tail -40 "$log"
+	return 1
+}
+
+build_asan()
+{
+	build build-asan -Db_sanitize=address,undefined -Db_lundef=false
+}
+
+# unit DIR SUITE: the unit tests as built in DIR.
+unit()
+{
+	local status=0 verdict name seconds reason
+	rm -f "$1/meson-logs/testlog.json"
+	CMOCKA_MESSAGE_OUTPUT=TAP meson test -C "$1" --suite unit --no-rebuild --print-errorlogs >"$LOGS/$2.log" 2>&1 || status=$?
+	while IFS=$'\t' read -r verdict name seconds reason; do
+		result "$verdict" "$name" "$seconds" "$reason"
+	done < <(python3 tests/unit_report.py "$2" "$1/meson-logs/testlog.json" || echo $'fail\t'"$2"$'\t0\tno report')
+	[ "$status" -eq 0 ] || grep -v '^ok ' "$LOGS/$2.log" | tail -60
+	return "$status"
+}
+
+# The sanitizers stop a test program at their first finding.
+unit_asan()
+{
+	ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+		unit build-asan unit-asan
+}
+
+lint()
+{
+	# shellcheck disable=SC2046
+	if shellcheck -x $(git ls-files '*.sh' .ci/run 2>/dev/null || find . -name '*.sh' -not -path './build*') >"$LOGS/shellcheck.log"; then
+		result pass lint/shellcheck 0
+	else
+		result fail lint/shellcheck 0 "see $LOGS/shellcheck.log"
+		head -40 "$LOGS/shellcheck.log"
+		return 1
+	fi
+}
+
+# needs_fuse SUITE COMMAND…: runs it, or skips the suite when this machine cannot mount.
+needs_fuse()
+{
+	local suite=$1 reason
+	shift
+	reason=$(why_no_fuse)
+	if [ -n "$reason" ]; then
+		result skip "$suite" 0 "$reason"
+		return 0
+	fi
+	"$@"
+}
+
+integration()
+{
+	local status=0 script
+	for script in tests/integration/{semantics,sharing,errors,recovery}.sh; do
+		"$script" || status=1
+	done
+	tests/integration/workload.sh --nfsrdma "" || status=1
+	tests/integration/workload.sh --nfsrdma nconnect=4 git sqlite_rollback_journal parallel_small_files fsx || status=1
+	return "$status"
+}
+
+# Reads of memory that nobody wrote and undefined behaviour show in small work as well as in large.
+integration_asan()
+{
+	local status=0 script
+	export BUILD=$PWD/build-asan SCALE=small TIME_FACTOR=4 GROUP_PREFIX=asan/
+	export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=halt_on_error=1
+	for script in tests/integration/{semantics,sharing,errors,recovery}.sh; do
+		"$script" || status=1
+	done
+	tests/integration/workload.sh --nfsrdma nconnect=2 cp_a git sqlite_wal tar large_file many_names parallel_small_files fsx ||
+		status=1
+	return "$status"
+}
+
+packages=("${packages_build[@]}" "${packages_run[@]}" "${packages_test[@]}")
+wants lint && packages+=(shellcheck)
+wants trixie && packages+=(mmdebstrap)
+part packages packages_install "${packages[@]}" || finish
+
+if wants 'unit' || wants integration || wants alloc || wants capture; then
+	part build build build || finish
+fi
+if wants '*-asan'; then
+	part build-asan build_asan || finish
+fi
+for suite in "${suites[@]}"; do
+	case $suite in
+	unit) part unit unit build unit ;;
+	unit-asan) part unit-asan unit_asan ;;
+	lint) part lint lint ;;
+	integration) part integration needs_fuse integration integration ;;
+	integration-asan) part integration-asan needs_fuse integration-asan eval '(integration_asan)' ;;
+	alloc) part alloc needs_fuse alloc tests/alloc/alloc.sh ;;
+	capture) part capture needs_fuse capture tests/integration/capture.sh ;;
+	trixie) part trixie tests/trixie.sh ;;
+	esac
+done
+finish
