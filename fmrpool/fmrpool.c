@@ -36,7 +36,7 @@ struct fmrpool {
 	size_t mapping_bytes;
 	char *memory; /* page-aligned; on a huge page's boundary where that is worth it */
 	size_t memory_bytes;
-	size_t arena_bytes;
+	size_t buffers_offset;
 	struct arena *arena;
 
 	struct fmr_region *regions; /* stripe i of memory */
@@ -125,8 +125,8 @@ int fmrpool_create(const struct fmrpool_params *params, struct fmrpool **out)
 	pool->strategy_id = params->strategy;
 	pool->strategy = &strategies[params->strategy];
 	pool->stats = params->stats ? params->stats : &pool->own_stats;
-	pool->arena_bytes = params->arena_bytes / ARENA_PAGE_BYTES * ARENA_PAGE_BYTES;
-	pool->memory_bytes = pool->arena_bytes + round_up(params->buffers_bytes, ARENA_PAGE_BYTES);
+	pool->buffers_offset = round_up(params->arena_bytes, FMR_STRIPE_BYTES);
+	pool->memory_bytes = pool->buffers_offset + round_up(params->buffers_bytes, ARENA_PAGE_BYTES);
 	pool->nfmrs = params->fmrs;
 	pool->nregions = (unsigned int)(round_up(pool->memory_bytes, FMR_STRIPE_BYTES) / FMR_STRIPE_BYTES);
 	pool->fmrs = calloc(pool->nfmrs, sizeof *pool->fmrs);
@@ -136,7 +136,7 @@ int fmrpool_create(const struct fmrpool_params *params, struct fmrpool **out)
 	err = map_memory(pool);
 	if (err)
 		goto fail;
-	err = arena_create(pool->memory, pool->arena_bytes, params->max_io_bytes, &pool->arena);
+	err = arena_create(pool->memory, params->arena_bytes, params->max_io_bytes, &pool->arena);
 	if (err)
 		goto fail;
 	for (unsigned int i = pool->nfmrs; i-- > 0;) {
@@ -321,7 +321,7 @@ struct arena *fmrpool_arena(struct fmrpool *pool)
 
 char *fmrpool_buffers(struct fmrpool *pool)
 {
-	return pool->memory + pool->arena_bytes;
+	return pool->memory + pool->buffers_offset;
 }
 
 const struct fmr_region *fmrpool_region(const struct fmrpool *pool, const void *addr, size_t len_bytes)

@@ -149,7 +149,8 @@ void fmrpool_return(struct fmrpool *pool, unsigned int n, struct fmr **fmrs);
 enum fmr_strategy fmrpool_strategy(const struct fmrpool *pool);
 const struct fmrpool_stats *fmrpool_stats(const struct fmrpool *pool);
 struct arena *fmrpool_arena(struct fmrpool *pool);
-/* The memory beside the arena: buffers_bytes of it, page-aligned. */
+/* The memory beside the arena: buffers_bytes of it; starts on a stripe, so a power of two <= FMR_STRIPE_BYTES
+ * divides it into pieces that no stripe cuts. */
 char *fmrpool_buffers(struct fmrpool *pool);
 /* The region that holds [addr, +len_bytes) whole, or NULL. */
 const struct fmr_region *fmrpool_region(const struct fmrpool *pool, const void *addr, size_t len_bytes);

@@ -81,8 +81,6 @@ struct rpcrdma_call {
 	uint32_t transmissions; /* how often it was sent: > 1 after a reconnect */
 	uint64_t submitted_ns;	/* CLOCK_MONOTONIC */
 	uint64_t sent_ns;	/* of the latest transmission; 0: has not left yet */
-
-	struct rpcrdma_call_priv *priv; /* the transport's */
 };
 
 enum rpcrdma_event {

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The inside of the client transport, shared by its files:
+ *
+ *	client.c      the public interface: create, calls, submit
+ *	send.c        plan -> map -> submit
+ *	reply.c       poll -> match -> unmap -> finish
+ *	connection.c  connecting, losing a connection, time-outs, calls carried over
+ *
+ * One lane's thread runs all of it.
+ */
+#ifndef XPRT_H
+#define XPRT_H
+
+#include "backoff.h"
+#include "credits.h"
+#include "header.h"
+#include "plan.h"
+#include "rpcrdma.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+/* One per read segment, a long call, a write chunk and a reply chunk. */
+#define CALL_MAX_FMRS (RPCRDMA_MAX_SEGS + 3)
+/* Registrations per credit: a payload segment and a reply chunk. A call that needs more waits until others
+ * have returned theirs. */
+#define FMRS_PER_CREDIT 2u
+#define HEADER_BYTES                                                                                         \
+	1024u /* room per call for the transport header; the static_assert in plan.c says that it fits */
+
+enum call_state {
+	CALL_FREE,   /* in the free list */
+	CALL_IDLE,   /* the caller's: being filled */
+	CALL_QUEUED, /* submitted; leaves when there are a connection, a credit and enough fmrs; holds none of
+			them */
+	CALL_SENT,   /* its message was handed to the device; holds a credit and its fmrs, mapped */
+	CALL_REPLIED,  /* its reply is here; waits until all fmrs are unmapped and its Send has completed */
+	CALL_FINISHED, /* outcome known, nothing of it is at the device; done() is due or running */
+};
+
+/* A receive buffer. */
+struct recv {
+	uint8_t *buf;
+	struct rdma_sge sge;
+	bool posted; /* donated to the device until its completion */
+};
+
+struct call {
+	struct rpcrdma_call pub; /* first: the caller's pointer is ours */
+	struct rpcrdma_xprt *x;
+	enum call_state state;
+	bool abandoned;
+	bool send_pending; /* the Send has not completed: the message buffer is the device's */
+	uint8_t *header; /* HEADER_BYTES of registered memory; the last word of it stays zero: XDR padding to
+			    gather from */
+	uint32_t header_lkey, msg_lkey;
+	struct plan plan;
+	struct fmr *fmrs[CALL_MAX_FMRS]; /* plan.fmrs of them, from CALL_SENT on; in the order of
+					    map_segments() */
+	unsigned int unmapping;		 /* invalidates that have not completed */
+	struct recv *recv;		 /* the reply's buffer, ours until done() has returned */
+	TAILQ_ENTRY(call) link;		 /* in queue, sent, finished or free */
+	LIST_ENTRY(call) by_xid;	 /* CALL_SENT only */
+};
+
+TAILQ_HEAD(call_list, call);
+LIST_HEAD(call_bucket, call);
+
+struct rpcrdma_xprt {
+	struct rpcrdma_params params;
+	struct rdma_ep *ep;
+	struct fmrpool *pool;
+
+	struct call *calls;
+	unsigned int ncalls, nfree;
+	struct call_list free;
+	struct call_list queue;	   /* CALL_QUEUED, in the order in which they were submitted */
+	struct call_list sent;	   /* CALL_SENT and CALL_REPLIED, in the order in which they were sent */
+	struct call_list finished; /* CALL_FINISHED, outcome not delivered yet */
+	struct call_bucket *by_xid;
+	uint32_t xid_mask;	     /* buckets - 1 */
+	uint32_t xid_next, xid_lane; /* low 28 bits count, the top four are the lane's */
+
+	struct recv *recvs;
+	unsigned int nrecvs;
+
+	/* Of the present connection. */
+	bool up;
+	bool lost; /* must be ended at the next rpcrdma_progress(): lost_error, lost_why */
+	int lost_error;
+	char lost_why[160];
+	struct credits credits;
+	struct plan_limits limits;
+	bool doorbell_due;
+
+	/* Between connections. */
+	bool connecting;
+	bool stopped; /* one_shot has failed: no more attempts */
+	struct backoff backoff;
+	uint64_t retry_at_ns;
+	unsigned int attempts;
+	uint32_t random; /* jitter's generator */
+
+	struct rpcrdma_stats *stats;
+	struct rpcrdma_stats own_stats;
+};
+
+static inline struct call *call_of(struct rpcrdma_call *pub)
+{
+	return (struct call *)pub;
+}
+
+/* client.c */
+void call_finish(struct call *c,
+		 int status);	   /* to CALL_FINISHED; done() follows in the same rpcrdma_progress() */
+void call_release(struct call *c); /* to CALL_FREE, by way of release() */
+bool deliver_finished(struct rpcrdma_xprt *x); /* done() for all that are due; true if there were any */
+
+/* send.c */
+bool ring_doorbell(struct rpcrdma_xprt *x); /* true if anything was due */
+
+/* reply.c */
+bool poll_completions(struct rpcrdma_xprt *x); /* true if there were any */
+int post_recv(struct rpcrdma_xprt *x, struct recv *r);
+void repost_recv(struct rpcrdma_xprt *x, struct recv *r); /* after its message was used */
+
+/* connection.c */
+bool advance_connection(struct rpcrdma_xprt *x, uint64_t now_ns); /* true when there is more to do at once */
+void connection_lost(struct rpcrdma_xprt *x, int error,
+		     const char *why);	      /* notes it; the first reason stays */
+uint64_t call_deadline(const struct call *c); /* of a soft mount */
+void forget_recvs(struct rpcrdma_xprt *x);
+void check_timeouts(struct rpcrdma_xprt *x, uint64_t now_ns);
+
+#endif
