@@ -85,6 +85,8 @@ struct op {
 	struct iovec in;    /* where READ data or a link's text goes */
 	struct iovec reply; /* for a listing: at least nfs3_reply_max(proc, count) bytes */
 	uint32_t count; /* largest variable part of the reply: READ's and READDIR's count, a link's length */
+	/* Set by op_rpc(), from the clock and not from the turn: what inode.h calls submitted_ns. */
+	uint64_t submitted_ns;
 	/* After an RPC: */
 	uint32_t placed_bytes; /* of `in`, by RDMA; 0: the data is in the message */
 
