@@ -44,6 +44,10 @@ static inline struct open_file *open_file_of(const struct fuse_file_info *fi)
 /* For CREATE: sets fi->fh and the reply's flags (cache decisions) as OPEN does. 0 or -ENOMEM. */
 int data_open_created(struct op *op, struct inode *inode, const struct cred *cred, struct fuse_file_info *fi);
 
+/* Open files of the whole mount. 0: no name that is removed can be that of an open file, and nobody need ask.
+ */
+unsigned int data_open_files(void);
+
 /* ---- for the operations on attributes ---- */
 
 /* Before a SETATTR of the size: waits for WRITEs beyond new_size and holds back later ones, then calls resume

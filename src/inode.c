@@ -22,6 +22,7 @@ struct inode_table {
 	uint64_t count;		/* in buckets */
 	uint64_t generations;
 	uint64_t key;
+	atomic_uint_fast64_t names_changed_ns; /* no lock */
 	struct attr_limits limits;
 	struct inode *root;
 };
@@ -241,6 +242,17 @@ struct inode *inode_get(struct inode_table *table, const struct nfs3_fh *fh, con
 	return inode;
 }
 
+struct inode *inode_find(struct inode_table *table, const struct nfs3_fh *fh)
+{
+	pthread_mutex_lock(&table->lock);
+	struct inode *inode = find(table, fh);
+
+	if (inode)
+		inode_ref(inode);
+	pthread_mutex_unlock(&table->lock);
+	return inode;
+}
+
 struct inode *inode_ref(struct inode *inode)
 {
 	atomic_fetch_add(&inode->refs, 1);
@@ -327,6 +339,34 @@ void inode_expire(struct inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 }
 
+void inode_names_changed(struct inode_table *table, uint64_t now_ns)
+{
+	uint_fast64_t then = atomic_load(&table->names_changed_ns);
+
+	while (then < now_ns && !atomic_compare_exchange_weak(&table->names_changed_ns, &then, now_ns))
+		;
+}
+
+bool inode_access_known(struct inode *inode, const struct cred *cred, uint32_t wanted, uint64_t now_ns,
+			uint32_t *granted)
+{
+	pthread_mutex_lock(&inode->lock);
+	bool known =
+		inode->access && access_known(inode->access, &inode->attr, cred, wanted, now_ns, granted);
+	pthread_mutex_unlock(&inode->lock);
+	return known;
+}
+
+void inode_access_store(struct inode *inode, const struct cred *cred, uint32_t asked, uint32_t granted)
+{
+	pthread_mutex_lock(&inode->lock);
+	if (!inode->access)
+		inode->access = calloc(1, sizeof *inode->access);
+	if (inode->access)
+		access_store(inode->access, &inode->attr, cred, asked, granted);
+	pthread_mutex_unlock(&inode->lock);
+}
+
 static mode_t type_bits(enum nfs3_type type)
 {
 	switch (type) {
@@ -381,7 +421,9 @@ bool inode_stat(struct inode *inode, uint64_t now_ns, struct stat *st, uint64_t 
 
 	if (known) {
 		attr_to_stat(&inode->attr.attr, st);
-		*valid_ns = attr_valid_ns(&inode->attr, now_ns);
+		bool outdated = inode->attr.as_of_ns <= atomic_load(&inode->table->names_changed_ns);
+
+		*valid_ns = outdated ? 0 : attr_valid_ns(&inode->attr, now_ns);
 		if (inode->silly && st->st_nlink > 0)
 			st->st_nlink--;
 	}

@@ -85,6 +85,8 @@ uint64_t inode_number(const struct inode *inode);
  * the caller a reference; NULL: out of memory. *verdict (may be NULL) as attr_take() gave it. */
 struct inode *inode_get(struct inode_table *table, const struct nfs3_fh *fh, const struct nfs3_attr *attr,
 			uint64_t submitted_ns, uint64_t now_ns, enum attr_verdict *verdict);
+/* The same without making one: NULL when that handle is not in use here. */
+struct inode *inode_find(struct inode_table *table, const struct nfs3_fh *fh);
 struct inode *inode_ref(struct inode *inode); /* whoever calls it holds one, or was named it by the kernel */
 void inode_unref(struct inode *inode);	      /* NULL is fine; may free it */
 
@@ -103,6 +105,15 @@ int inode_take_post_attr(struct inode *inode, const struct nfs3_post_attr *attr,
 void inode_change_begin(struct inode *inode);
 int inode_change_end(struct inode *inode, const struct nfs3_wcc *wcc, uint64_t submitted_ns, uint64_t now_ns);
 void inode_expire(struct inode *inode);
+
+/* A name was removed or renamed: its file's ctime and link count have changed, and nobody told whose it was.
+ * What was known of any file before now_ns (read at that moment) is asked for again, when it is asked for. */
+void inode_names_changed(struct inode_table *table, uint64_t now_ns);
+
+/* access.h under the lock taken here. */
+bool inode_access_known(struct inode *inode, const struct cred *cred, uint32_t wanted, uint64_t now_ns,
+			uint32_t *granted);
+void inode_access_store(struct inode *inode, const struct cred *cred, uint32_t asked, uint32_t granted);
 
 /* Fills *st from the cached attributes, and *valid_ns with how much longer they may be believed. The size is
  * the larger of the server's and the end of pending data; a silly-renamed file has one link less, for the

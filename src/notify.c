@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+#include "notify.h"
+
+#include "inode.h"
+
+#define FUSE_USE_VERSION 312
+#include <errno.h>
+#include <fuse3/fuse_lowlevel.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QUEUE_MAX 4096u /* beyond it, hints are dropped */
+
+struct hint {
+	struct hint *next;
+	struct inode *inode; /* holds a reference */
+	char name[];	     /* "": the inode itself */
+};
+
+struct notify {
+	struct fuse_session *session;
+	void (*begin)(void *ctx);
+	void *ctx;
+	pthread_t thread;
+	pthread_mutex_t lock; /* covers what follows; no other is taken under it */
+	pthread_cond_t wake;
+	struct hint *first, **last;
+	unsigned int queued;
+	bool stop;
+};
+
+static void tell_kernel(struct notify *notify, const struct hint *hint)
+{
+	uint64_t ino = inode_number(hint->inode);
+
+	if (hint->name[0])
+		fuse_lowlevel_notify_inval_entry(notify->session, ino, hint->name, strlen(hint->name));
+	else
+		fuse_lowlevel_notify_inval_inode(notify->session, ino, 0, 0);
+}
+
+static void hint_free(struct hint *hint)
+{
+	inode_unref(hint->inode);
+	free(hint);
+}
+
+/* Under the queue's lock. */
+static struct hint *take_first(struct notify *notify)
+{
+	struct hint *hint = notify->first;
+
+	if (hint) {
+		notify->first = hint->next;
+		if (!notify->first)
+			notify->last = &notify->first;
+		notify->queued--;
+	}
+	return hint;
+}
+
+static struct hint *next_hint(struct notify *notify)
+{
+	pthread_mutex_lock(&notify->lock);
+	while (!notify->first && !notify->stop)
+		pthread_cond_wait(&notify->wake, &notify->lock);
+	struct hint *hint = notify->stop ? NULL : take_first(notify);
+	pthread_mutex_unlock(&notify->lock);
+	return hint;
+}
+
+/* ORDER: the mark goes before the kernel is told, so that what happens meanwhile is queued again. */
+static void unmark(struct inode *inode)
+{
+	pthread_mutex_lock(&inode->lock);
+	inode->inval_queued = false;
+	pthread_mutex_unlock(&inode->lock);
+}
+
+static void *notifier(void *arg)
+{
+	struct notify *notify = arg;
+	struct hint *hint;
+
+	if (notify->begin)
+		notify->begin(notify->ctx);
+	while ((hint = next_hint(notify))) {
+		if (!hint->name[0])
+			unmark(hint->inode);
+		tell_kernel(notify, hint);
+		hint_free(hint);
+	}
+	return NULL;
+}
+
+int notify_start(struct fuse_session *session, void (*begin)(void *ctx), void *ctx, struct notify **out)
+{
+	struct notify *notify = calloc(1, sizeof *notify);
+
+	if (!notify)
+		return -ENOMEM;
+	notify->session = session;
+	notify->begin = begin;
+	notify->ctx = ctx;
+	notify->last = &notify->first;
+	pthread_mutex_init(&notify->lock, NULL);
+	pthread_cond_init(&notify->wake, NULL);
+	int err = pthread_create(&notify->thread, NULL, notifier, notify);
+
+	if (err) {
+		free(notify);
+		return -err;
+	}
+	*out = notify;
+	return 0;
+}
+
+void notify_stop(struct notify *notify)
+{
+	struct hint *hint;
+
+	if (!notify)
+		return;
+	pthread_mutex_lock(&notify->lock);
+	notify->stop = true;
+	pthread_cond_signal(&notify->wake);
+	pthread_mutex_unlock(&notify->lock);
+	pthread_join(notify->thread, NULL);
+	while ((hint = take_first(notify)))
+		hint_free(hint);
+	pthread_cond_destroy(&notify->wake);
+	pthread_mutex_destroy(&notify->lock);
+	free(notify);
+}
+
+static bool queue(struct notify *notify, struct inode *inode, const char *name)
+{
+	size_t len = strlen(name) + 1;
+	struct hint *hint = malloc(sizeof *hint + len);
+
+	if (!hint)
+		return false;
+	hint->next = NULL;
+	hint->inode = inode_ref(inode);
+	memcpy(hint->name, name, len);
+
+	pthread_mutex_lock(&notify->lock);
+	bool room = notify->queued < QUEUE_MAX && !notify->stop;
+	if (room) {
+		*notify->last = hint;
+		notify->last = &hint->next;
+		notify->queued++;
+		pthread_cond_signal(&notify->wake);
+	}
+	pthread_mutex_unlock(&notify->lock);
+	if (!room)
+		hint_free(hint);
+	return room;
+}
+
+void notify_inval_inode(struct notify *notify, struct inode *inode)
+{
+	if (!notify)
+		return;
+	pthread_mutex_lock(&inode->lock);
+	bool queued = inode->inval_queued;
+	inode->inval_queued = true;
+	pthread_mutex_unlock(&inode->lock);
+	if (!queued && !queue(notify, inode, ""))
+		unmark(inode);
+}
+
+void notify_inval_entry(struct notify *notify, struct inode *dir, const char *name)
+{
+	if (notify)
+		queue(notify, dir, name);
+}
