@@ -1,0 +1,98 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# What the wire carried during the demo, told by a program that is not ours: it must decode as MPA, DDP/RDMAP,
+# RPC-over-RDMA and NFS, without a malformed message and without a gap, and its counts must be those of the client.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+# start_capture PORT: everything on loopback to and from that TCP port, into $T/capture.pcap.
+start_capture()
+{
+	dumpcap -q -i lo -f "tcp port $1" -B 256 -P -w "$T/capture.pcap" >"$T/dumpcap.log" 2>&1 &
+	dumpcap_pid=$!
+	capture_runs()
+	{
+		# The file's header is written once the device has been opened and the filter set.
+		[ "$(stat -c %s "$T/capture.pcap" 2>/dev/null || echo 0)" -ge 24 ] || process_ended "$dumpcap_pid"
+	}
+	wait_until 20 capture_runs || fail "dumpcap does not start"
+	! process_ended "$dumpcap_pid" || fail "dumpcap: $(cat "$T/dumpcap.log")"
+}
+
+stop_capture()
+{
+	# What is on its way through the kernel's buffer arrives before the counts are printed.
+	kill -INT "$dumpcap_pid"
+	wait "$dumpcap_pid" || fail "dumpcap: $(cat "$T/dumpcap.log")"
+	cat "$T/dumpcap.log"
+	grep -qE '/ 0 \(|dropped.*: [0-9]+/0\b' "$T/dumpcap.log" || fail "dumpcap dropped packets, so that nothing can be said"
+}
+
+# Prints the sum over the lanes of a counter that the client has kept.
+ours()
+{
+	awk -v name="$1" '$1 == name { sum += $2; seen = 1 } END { if (!seen) exit 1; print sum }' "$T/statistics" ||
+		fail "the client counts no $1"
+}
+
+limits[demo_decodes_and_counts_agree]=300
+test_demo_decodes_and_counts_agree()
+{
+	local port
+	port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+	start_capture "$port"
+	"$source_dir/contrib/demo.sh" --once --port "$port" --statistics "$T/statistics" || fail "the demo failed"
+	stop_capture
+
+	# As captured: nothing missing, nothing sent twice.
+	tshark -n -r "$T/capture.pcap" -q -z io,stat,0,'COUNT(tcp.analysis.lost_segment)tcp.analysis.lost_segment' >/dev/null 2>&1 || true
+	local gaps
+	gaps=$(tshark -n -r "$T/capture.pcap" -Y 'tcp.analysis.lost_segment || tcp.analysis.ack_lost_segment || tcp.analysis.out_of_order || tcp.analysis.retransmission' 2>/dev/null | wc -l)
+	assert_eq "$gaps" 0 "gaps and repetitions in the TCP streams"
+
+	# Cut at the borders of the MPA frames, and read in two passes, as the dissectors need it.
+	local frames_out frames_in
+	read -r _ frames_out _ frames_in < <(python3 "$lib_dir/integration/fpdu_split.py" "$port" "$T/capture.pcap" "$T/cut.pcap") ||
+		fail "the capture cannot be cut into MPA frames"
+	tshark -n -2 -r "$T/cut.pcap" -T fields -E occurrence=a -E aggregator=, -e frame.number -e tcp.dstport -e iwarp_mpa.ulpdulength \
+		-e iwarp_rdma.opcode -e rpcordma.xid -e rpc.msgtyp -e _ws.malformed >"$T/fields" 2>"$T/tshark.log" || fail "tshark: $(tail -3 "$T/tshark.log")"
+	awk -F '\t' -v port="$port" '
+		function many(s) { return s == "" ? 0 : split(s, parts, ",") }
+		{
+			to_server = ($2 == port)
+			frames[to_server] += many($3)
+			messages[to_server] += many($5)
+			n = split($6, types, ",")
+			for (i = 1; i <= n; i++)
+				rpc[types[i]]++
+			malformed += ($7 != "")
+			if (many($3) != many($4))
+				undecoded++
+		}
+		END {
+			printf "frames_out %d\nframes_in %d\nmessages_out %d\nmessages_in %d\ncalls %d\nreplies %d\nmalformed %d\nundecoded %d\n",
+				frames[1], frames[0], messages[1], messages[0], rpc[0], rpc[1], malformed, undecoded
+		}' "$T/fields" >"$T/theirs"
+	paste <(cat "$T/theirs")
+	theirs()
+	{
+		awk -v name="$1" '$1 == name { print $2 }' "$T/theirs"
+	}
+	assert_eq "$(theirs malformed)" 0 "malformed messages"
+	assert_eq "$(theirs undecoded)" 0 "MPA frames that are no DDP/RDMAP"
+	assert_eq "$(theirs frames_out)" "$frames_out" "MPA frames to the server that tshark decodes"
+	assert_eq "$(theirs frames_in)" "$frames_in" "MPA frames from the server that tshark decodes"
+	[ "$(theirs calls)" -gt 1000 ] || fail "only $(theirs calls) calls: that was no demo"
+	assert_eq "$(theirs messages_out)" "$(ours sends)" "RPC-over-RDMA messages to the server"
+	assert_eq "$(theirs messages_in)" "$(ours replies)" "RPC-over-RDMA messages from the server"
+	assert_eq "$(theirs calls)" "$(ours calls)" "RPC calls"
+	assert_eq "$(theirs replies)" "$(ours replies)" "RPC replies"
+	assert_eq "$(theirs frames_out)" "$(ours frames_out)" "MPA frames to the server"
+	assert_eq "$(theirs frames_in)" "$(ours frames_in)" "MPA frames from the server"
+	# Tshark says of each frame whether its CRC is right.
+	assert_eq "$(tshark -n -2 -r "$T/cut.pcap" -O iwarp_mpa 2>/dev/null | grep -c 'Bad CRC32')" 0 "frames with a bad CRC"
+}
+
+tests_main "$@"
