@@ -9,9 +9,6 @@
 #define WRITE_CHUNK_BYTES (8u + 16u) /* item present, count, one segment */
 #define REPLY_CHUNK_BYTES (4u + 16u) /* the presence word is one of the header's three empty lists */
 
-/* Header, message up to the payload, padding, rest of the message. */
-#define SGES_BESIDE_PAYLOAD 4u
-
 static_assert(RPCRDMA_HDR_MIN + (RPCRDMA_MAX_SEGS + 1) * READ_SEGMENT_BYTES + WRITE_CHUNK_BYTES +
 			      REPLY_CHUNK_BYTES <=
 		      RPCRDMA_INLINE_MIN,
@@ -20,6 +17,13 @@ static_assert(RPCRDMA_HDR_MIN + (RPCRDMA_MAX_SEGS + 1) * READ_SEGMENT_BYTES + WR
 static uint64_t padded(uint64_t len_bytes)
 {
 	return (len_bytes + 3) & ~UINT64_C(3);
+}
+
+/* Gather entries of a Send whose payload is inline: header, message, payload, padding, rest of the message.
+ */
+static uint32_t gathered(const struct rpcrdma_call *call, uint32_t out_bytes)
+{
+	return 2 + call->nout + (out_bytes % 4 != 0) + (call->out_pos < call->msg_len);
 }
 
 static int plan_reply(const struct rpcrdma_call *call, const struct plan_limits *limits, struct plan *plan)
@@ -62,7 +66,7 @@ int plan_call(const struct rpcrdma_call *call, const struct plan_limits *limits,
 	if (plan.reply_chunk)
 		send += REPLY_CHUNK_BYTES;
 	plan.read_chunk = call->nout > 0 && (send + padded(out_bytes) > limits->send_bytes ||
-					     call->nout + SGES_BESIDE_PAYLOAD > limits->max_sge);
+					     gathered(call, plan.out_bytes) > limits->max_sge);
 	if (plan.read_chunk)
 		send += (uint64_t)call->nout * READ_SEGMENT_BYTES;
 	plan.long_call = send > limits->send_bytes;

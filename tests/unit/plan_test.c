@@ -69,13 +69,15 @@ static void each_segment_of_write_data_has_its_registration(void **state)
 
 static void more_pieces_than_a_send_can_gather_go_by_chunk(void **state)
 {
-	struct rpcrdma_call call = {.msg_len = 112, .nout = 5, .out_pos = 112, .reply_max = 200};
+	struct rpcrdma_call call = {.msg_len = 112, .nout = 7, .out_pos = 112, .reply_max = 200};
 
 	for (unsigned int i = 0; i < call.nout; i++)
 		call.out[i] = (struct iovec){mem + i * 16, 16};
 	assert_true(planned(&call, &k4).read_chunk);
-	call.nout = 4;
+	call.nout = 6;
 	assert_false(planned(&call, &k4).read_chunk);
+	call.out[5].iov_len = 15; /* padding takes one more */
+	assert_true(planned(&call, &k4).read_chunk);
 }
 
 static void read_data_is_placed_unless_the_whole_reply_fits_inline(void **state)

@@ -1,0 +1,1158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The client transport against a server that the test plays by hand, message by message, over the fake
+ * device.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "arena.h"
+#include "fake_device.h"
+#include "header.h"
+#include "rpcrdma.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((size_t)1 << 20)
+#define SEC UINT64_C(1000000000)
+#define CALLS 16u
+
+/* What the test sees of one call. */
+struct seen {
+	struct rpcrdma_call *call;
+	struct world *w;
+	int done, released, status;
+	uint8_t reply[256];
+	uint32_t reply_len, in_len, transmissions;
+	bool in_placed;
+	bool again;	      /* done() starts another RPC with the same call */
+	uint32_t watched_key; /* done() looks whether the server can still use it */
+	uint64_t watched_offset;
+	int key_in_done; /* 0: it could */
+};
+
+struct world {
+	struct rdma_listener *listener;
+	struct rpcrdma_xprt *x;
+	struct rdma_ep *server; /* the server's end, or NULL */
+	struct rpcrdma_params params;
+	uint64_t now;
+	int ups, downs, down_error;
+	uint64_t retry_ns;
+	char why[160];
+	uint8_t message[RPCRDMA_INLINE_DEFAULT]; /* what the server received last */
+	int len;
+	struct rpcrdma_header h; /* its header */
+	const uint8_t *rpc;	 /* its RPC message, inline part */
+	uint32_t rpc_len;
+};
+
+static void on_status(void *ctx, const struct rpcrdma_status *s)
+{
+	struct world *w = ctx;
+
+	if (s->event == RPCRDMA_UP) {
+		w->ups++;
+		return;
+	}
+	w->downs++;
+	w->down_error = s->error;
+	w->retry_ns = s->retry_ns;
+	strncpy(w->why, s->why, sizeof w->why - 1);
+}
+
+static void turn(struct world *w)
+{
+	rpcrdma_flush(w->x, w->now);
+	for (int i = 0; i < 10; i++)
+		rpcrdma_progress(w->x, w->now);
+}
+
+/* The server takes the connection that the client asks for. */
+static void serve(struct world *w, const struct rpcrdma_private *offer)
+{
+	struct rdma_ep_params ep = {.epoll_fd = -1};
+	uint8_t priv[RPCRDMA_PRIVATE_BYTES];
+
+	turn(w);
+	assert_int_equal(fake_device.listener_accept(w->listener, &ep, NULL, &w->server), 0);
+	for (int i = 0; i < 3 && w->server->state != RDMA_EP_REQUESTED; i++)
+		w->server->ops->progress(w->server, w->now);
+	assert_int_equal(w->server->state, RDMA_EP_REQUESTED);
+	rpcrdma_private_encode(priv, offer);
+	assert_int_equal(fake_post_raw(w->server, 100, RPCRDMA_INLINE_DEFAULT), 0);
+	assert_int_equal(w->server->ops->accept(w->server, priv, offer ? sizeof priv : 0), 0);
+	w->server->ops->progress(w->server, w->now);
+	turn(w);
+	assert_true(rpcrdma_is_up(w->x));
+}
+
+static const struct rpcrdma_private k4 = {.remote_invalidate = true, .send_bytes = 4096, .recv_bytes = 4096};
+static const struct rpcrdma_private k1 = {.send_bytes = 1024, .recv_bytes = 1024};
+
+static struct world *new_world_with(void (*adjust)(struct rpcrdma_params *))
+{
+	struct world *w = calloc(1, sizeof *w);
+	struct sockaddr_in *sin = (struct sockaddr_in *)&w->params.addr;
+
+	fake_reset();
+	fake_limits.max_sge = RDMA_SGE_MAX;
+	w->now = SEC;
+	sin->sin_family = AF_INET;
+	sin->sin_port = htons(RPCRDMA_PORT);
+	sin->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	w->params.device = &fake_device;
+	w->params.addr_len = sizeof *sin;
+	w->params.epoll_fd = -1;
+	w->params.strategy = FMR_WINDOW;
+	w->params.credits = 4;
+	w->params.inline_bytes = RPCRDMA_INLINE_DEFAULT;
+	w->params.calls = CALLS;
+	w->params.arena_bytes = 4 * MIB;
+	w->params.max_io_bytes = MIB;
+	w->params.xid_first = rpcrdma_xid_lane(0xfffffff0u, 3);
+	w->params.timeo_ns = 60 * SEC;
+	w->params.on_status = on_status;
+	w->params.ctx = w;
+	if (adjust)
+		adjust(&w->params);
+	assert_int_equal(fake_device.listen((struct sockaddr *)sin, sizeof *sin, &w->listener), 0);
+	assert_int_equal(rpcrdma_create(&w->params, &w->x), 0);
+	assert_int_equal(rpcrdma_connect(w->x, w->now), 0);
+	return w;
+}
+
+static struct world *new_world(void)
+{
+	struct world *w = new_world_with(NULL);
+
+	serve(w, &k4);
+	return w;
+}
+
+static void drop_server(struct world *w)
+{
+	w->server->ops->close(w->server);
+	w->server = NULL;
+}
+
+static void end_world(struct world *w)
+{
+	const struct fake_counts *counts = fake_counts(rpcrdma_endpoint(w->x));
+
+	assert_int_equal(counts->misuses, 0);
+	assert_int_equal(counts->double_invalidates, 0);
+	rpcrdma_destroy(w->x);
+	if (w->server)
+		w->server->ops->close(w->server);
+	fake_device.listener_close(w->listener);
+	assert_int_equal(fake_living(), 0);
+	free(w);
+}
+
+static void on_release(struct rpcrdma_call *call)
+{
+	((struct seen *)call->owner)->released++;
+}
+
+static void on_done(struct rpcrdma_call *call)
+{
+	struct seen *s = call->owner;
+	uint8_t byte;
+
+	s->done++;
+	s->status = call->status;
+	s->transmissions = call->transmissions;
+	s->in_placed = call->in_placed;
+	s->in_len = call->in_len;
+	s->reply_len = 0;
+	if (call->status == 0) {
+		s->reply_len = call->reply_len;
+		memcpy(s->reply, call->reply,
+		       call->reply_len < sizeof s->reply ? call->reply_len : sizeof s->reply);
+	}
+	if (s->watched_key)
+		s->key_in_done = fake_touch((struct rdma_ep *)rpcrdma_endpoint(s->w->x), FMR_REMOTE_WRITE,
+					    s->watched_key, s->watched_offset, &byte, 1);
+	if (s->again) {
+		s->again = false;
+		rpcrdma_call_renew(call);
+		uint32_t xid = htonl(call->xid);
+		memcpy(call->msg, &xid, 4);
+		call->msg_len = 40;
+		call->reply_max = 100;
+		rpcrdma_submit(call, s->w->now);
+	}
+}
+
+/* A call whose message is its XID and a pattern. */
+static struct rpcrdma_call *new_call(struct world *w, struct seen *s, uint32_t msg_len)
+{
+	struct rpcrdma_call *call = rpcrdma_call_get(w->x);
+
+	assert_non_null(call);
+	*s = (struct seen){.call = call, .w = w};
+	for (uint32_t i = 0; i < msg_len; i++)
+		call->msg[i] = (uint8_t)i;
+	uint32_t xid = htonl(call->xid);
+	memcpy(call->msg, &xid, 4);
+	call->msg_len = msg_len;
+	call->reply_max = 128;
+	call->done = on_done;
+	call->release = on_release;
+	call->owner = s;
+	return call;
+}
+
+static void submit(struct world *w, struct seen *s, uint32_t msg_len)
+{
+	rpcrdma_submit(new_call(w, s, msg_len), w->now);
+}
+
+/* The server takes the next message, if there is one. */
+static bool take(struct world *w)
+{
+	uint32_t invalidated;
+
+	turn(w);
+	w->server->ops->progress(w->server, w->now);
+	w->len = fake_recv_raw(w->server, w->message, sizeof w->message, &invalidated);
+	if (w->len < 0)
+		return false;
+	struct xdr_reader r = xdr_reader(w->message, (size_t)w->len);
+	assert_int_equal(rpcrdma_header_decode(&r, false, &w->h), 0);
+	w->rpc = r.pos;
+	w->rpc_len = (uint32_t)xdr_left(&r);
+	return true;
+}
+
+/* The server sends a header and an RPC message of rpc_len bytes that begins with rpc_xid. */
+static void say(struct world *w, const struct rpcrdma_header *h, uint32_t rpc_xid, uint32_t rpc_len,
+		uint32_t invalidate)
+{
+	uint8_t out[RPCRDMA_INLINE_DEFAULT] = {0};
+	struct xdr_writer xw = xdr_writer(out, sizeof out);
+
+	rpcrdma_header_encode(&xw, h);
+	if (rpc_len) {
+		xdr_put_u32(&xw, rpc_xid);
+		memset(xdr_reserve(&xw, rpc_len - 4), 0xab, rpc_len - 4);
+	}
+	assert_false(xw.stuck);
+	assert_int_equal(fake_send_raw(w->server, out, (uint32_t)xdr_written(&xw), invalidate), 0);
+	turn(w);
+}
+
+/* The plain answer to what was taken last: chunks returned as used. */
+static struct rpcrdma_header answer_header(struct world *w, uint32_t credits)
+{
+	struct rpcrdma_header h = {.xid = w->h.xid, .vers = 1, .credits = credits, .proc = RDMA_MSG};
+
+	h.write_chunk = w->h.write_chunk;
+	h.reply_chunk = w->h.reply_chunk;
+	for (uint32_t i = 0; i < h.reply_chunk.nsegs; i++)
+		h.reply_chunk.segs[i].length = 0;
+	return h;
+}
+
+static void answer(struct world *w, uint32_t credits)
+{
+	struct rpcrdma_header h = answer_header(w, credits);
+
+	say(w, &h, h.xid, 24, 0);
+}
+
+static int touch(struct world *w, enum fmr_access access, const struct rpcrdma_segment *seg, void *buf,
+		 uint32_t len)
+{
+	return fake_touch((struct rdma_ep *)rpcrdma_endpoint(w->x), access, seg->handle, seg->offset, buf,
+			  len);
+}
+
+/* ---- normal operation ---- */
+
+static void a_small_call_goes_and_comes_inline(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+
+	submit(w, &s, 44);
+	assert_true(take(w));
+	assert_int_equal(w->h.xid, s.call->xid);
+	assert_int_equal(w->h.xid >> 28, 3); /* the lane's */
+	assert_int_equal(w->h.proc, RDMA_MSG);
+	assert_int_equal(w->h.credits, 4);
+	assert_int_equal(w->rpc_len, 44);
+	assert_int_equal(w->rpc[43], 43);
+	assert_int_equal(s.done, 0);
+	answer(w, 4);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.released, 1);
+	assert_int_equal(s.status, 0);
+	assert_int_equal(s.reply_len, 24);
+	assert_int_equal(s.transmissions, 1);
+	assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->borrowed, 0);
+	assert_int_equal(rpcrdma_calls_free(w->x), CALLS);
+	end_world(w);
+}
+
+static void small_write_data_is_gathered_in_place_and_padded(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+	struct rpcrdma_call *call = new_call(w, &s, 48);
+	char *data = arena_alloc(rpcrdma_arena(w->x), 4096, ARENA_REPLY);
+
+	memcpy(data, "hello", 5);
+	call->out[0] = (struct iovec){data, 5};
+	call->nout = 1;
+	call->out_pos = 40;
+	rpcrdma_submit(call, w->now);
+	assert_true(take(w));
+	assert_int_equal(w->rpc_len, 56);
+	assert_memory_equal(w->rpc + 40, "hello\0\0\0", 8);
+	assert_int_equal(w->rpc[48], 40); /* the rest of the message follows */
+	answer(w, 4);
+	assert_int_equal(s.done, 1);
+	end_world(w);
+}
+
+static void write_data_can_be_read_and_nothing_else(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+	struct rpcrdma_call *call = new_call(w, &s, 112);
+	char *data = arena_alloc(rpcrdma_arena(w->x), 9000, ARENA_REPLY), got[9000];
+
+	memset(data, 'x', 9000);
+	call->out[0] = (struct iovec){data, 8999};
+	call->nout = 1;
+	call->out_pos = 112;
+	rpcrdma_submit(call, w->now);
+	assert_true(take(w));
+	struct rpcrdma_segment *seg = &w->h.read_chunk.segs[0], next = *seg;
+	assert_int_equal(w->h.read_chunk.nsegs, 1);
+	assert_int_equal(w->h.read_pos, 112);
+	assert_int_equal(seg->length, 8999); /* no padding in the chunk */
+	assert_int_equal(w->rpc_len, 112);
+	assert_int_equal(touch(w, FMR_REMOTE_READ, seg, got, 8999), 0);
+	assert_memory_equal(got, data, 8999);
+	assert_int_equal(touch(w, FMR_REMOTE_WRITE, seg, got, 1), -EACCES);
+	next.offset += 8999;
+	assert_int_equal(touch(w, FMR_REMOTE_READ, &next, got, 1), -EACCES);
+	answer(w, 4);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(touch(w, FMR_REMOTE_READ, seg, got, 1), -EACCES);
+	assert_int_equal(rpcrdma_stats(w->x)->out_rdma_bytes, 8999);
+	end_world(w);
+}
+
+/* Submits a READ of len bytes; on return the server has the call. */
+static char *start_read(struct world *w, struct seen *s, uint32_t len)
+{
+	struct rpcrdma_call *call = new_call(w, s, 100);
+	char *in = arena_alloc(rpcrdma_arena(w->x), len, ARENA_REPLY);
+
+	memset(in, 0, len);
+	call->in = (struct iovec){in, len};
+	rpcrdma_submit(call, w->now);
+	assert_true(take(w));
+	assert_int_equal(w->h.write_chunk.nsegs, 1);
+	assert_int_equal(w->h.write_chunk.segs[0].length, len);
+	s->watched_key = w->h.write_chunk.segs[0].handle;
+	s->watched_offset = w->h.write_chunk.segs[0].offset;
+	return in;
+}
+
+static void read_data_is_placed_and_then_out_of_reach(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+	char *in = start_read(w, &s, 100000), data[5000];
+
+	memset(data, 'r', sizeof data);
+	assert_int_equal(touch(w, FMR_REMOTE_READ, &w->h.write_chunk.segs[0], data, 1), -EACCES);
+	assert_int_equal(touch(w, FMR_REMOTE_WRITE, &w->h.write_chunk.segs[0], data, sizeof data), 0);
+	struct rpcrdma_header h = answer_header(w, 4);
+	h.write_chunk.segs[0].length = sizeof data; /* a short read */
+	say(w, &h, h.xid, 128, 0);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.status, 0);
+	assert_true(s.in_placed);
+	assert_int_equal(s.in_len, sizeof data);
+	assert_memory_equal(in, data, sizeof data);
+	assert_int_equal(s.key_in_done, -EACCES);
+	assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->unmapped_local, 1);
+	assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->in_use, 0);
+	end_world(w);
+}
+
+static void a_reply_waits_for_its_invalidate(void **state)
+{
+	struct world *w = new_world();
+	struct rdma_ep *ep = (struct rdma_ep *)rpcrdma_endpoint(w->x);
+	struct seen s;
+
+	start_read(w, &s, 5000);
+	fake_hold(ep, 1u << RDMA_WC_INVALIDATE);
+	answer(w, 4);
+	assert_int_equal(s.done, 0);
+	turn(w);
+	assert_int_equal(s.done, 0);
+	fake_hold(ep, 0);
+	turn(w);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.key_in_done, -EACCES);
+	end_world(w);
+}
+
+static void a_reply_waits_for_its_send(void **state)
+{
+	struct world *w = new_world();
+	struct rdma_ep *ep = (struct rdma_ep *)rpcrdma_endpoint(w->x);
+	struct seen s;
+
+	fake_hold(ep, 1u << RDMA_WC_SEND);
+	submit(w, &s, 44);
+	assert_true(take(w));
+	answer(w, 4);
+	assert_int_equal(s.done, 0);
+	fake_hold(ep, 0);
+	turn(w);
+	assert_int_equal(s.done, 1);
+	end_world(w);
+}
+
+static void remote_invalidation_is_recognised(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+
+	start_read(w, &s, 5000);
+	struct rpcrdma_header h = answer_header(w, 4);
+	say(w, &h, h.xid, 128, w->h.write_chunk.segs[0].handle);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.status, 0);
+	assert_int_equal(s.key_in_done, -EACCES);
+	assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->unmapped_remote, 1);
+	assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->unmapped_local, 0);
+	assert_int_equal(fake_counts(rpcrdma_endpoint(w->x))->posts[FAKE_INVALIDATE], 0);
+	end_world(w);
+}
+
+static void a_long_reply_comes_by_the_reply_chunk(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+	struct rpcrdma_call *call = new_call(w, &s, 100);
+	uint8_t text[200];
+
+	call->reply_max = 30000;
+	call->reply_buf = (struct iovec){arena_alloc(rpcrdma_arena(w->x), 32768, ARENA_REPLY), 32768};
+	rpcrdma_submit(call, w->now);
+	assert_true(take(w));
+	assert_int_equal(w->h.reply_chunk.segs[0].length, 30000);
+	memset(text, 7, sizeof text);
+	uint32_t xid = htonl(w->h.xid);
+	memcpy(text, &xid, 4);
+	assert_int_equal(touch(w, FMR_REMOTE_WRITE, &w->h.reply_chunk.segs[0], text, sizeof text), 0);
+	struct rpcrdma_header h = answer_header(w, 4);
+	h.proc = RDMA_NOMSG;
+	h.reply_chunk.segs[0].length = sizeof text;
+	say(w, &h, 0, 0, 0);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.status, 0);
+	assert_int_equal(s.reply_len, sizeof text);
+	assert_memory_equal(s.reply, text, sizeof text);
+	end_world(w);
+}
+
+static void a_short_reply_may_leave_the_reply_chunk_unused(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+	struct rpcrdma_call *call = new_call(w, &s, 100);
+
+	call->reply_max = 30000;
+	call->reply_buf = (struct iovec){arena_alloc(rpcrdma_arena(w->x), 32768, ARENA_REPLY), 32768};
+	rpcrdma_submit(call, w->now);
+	assert_true(take(w));
+	answer(w, 4);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.status, 0);
+	assert_int_equal(s.reply_len, 24);
+	end_world(w);
+}
+
+static void a_long_call_is_fetched(void **state)
+{
+	struct world *w = new_world_with(NULL);
+	struct seen s;
+	uint8_t got[2000];
+
+	serve(w, &k1);
+	submit(w, &s, 2000);
+	uint8_t sent[2000];
+	memcpy(sent, s.call->msg, sizeof sent);
+	assert_true(take(w));
+	assert_int_equal(w->h.proc, RDMA_NOMSG);
+	assert_int_equal(w->rpc_len, 0);
+	assert_int_equal(w->h.call_chunk.nsegs, 1);
+	assert_int_equal(w->h.call_chunk.segs[0].length, 2000);
+	assert_int_equal(touch(w, FMR_REMOTE_READ, &w->h.call_chunk.segs[0], got, 2000), 0);
+	assert_memory_equal(got, sent, 2000);
+	answer(w, 4);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.status, 0);
+	assert_int_equal(touch(w, FMR_REMOTE_READ, &w->h.call_chunk.segs[0], got, 1), -EACCES);
+	end_world(w);
+}
+
+static void credits_bound_what_is_outstanding(void **state)
+{
+	struct world *w = new_world();
+	struct seen s[6];
+
+	for (int i = 0; i < 6; i++)
+		submit(w, &s[i], 44);
+	assert_true(take(w));
+	assert_int_equal(w->h.xid, s[0].call->xid);
+	assert_false(take(w)); /* one credit until a reply says more */
+	answer(w, 3);
+	for (int i = 1; i < 4; i++) {
+		assert_true(take(w));
+		assert_int_equal(w->h.xid, s[i].call->xid); /* in order */
+	}
+	assert_false(take(w));
+	answer(w, 100); /* cut to the four that we asked for */
+	assert_int_equal(rpcrdma_stats(w->x)->credits, 4);
+	assert_true(take(w));
+	assert_true(take(w));
+	assert_int_equal(rpcrdma_stats(w->x)->outstanding_peak, 4);
+	assert_int_equal(fake_posted_recvs(rpcrdma_endpoint(w->x)),
+			 6); /* always one for each that is out, and two */
+	end_world(w);
+}
+
+static void one_doorbell_serves_all_that_leaves_together(void **state)
+{
+	struct world *w = new_world();
+	struct seen first, s[3];
+
+	submit(w, &first, 44);
+	assert_true(take(w));
+	answer(w, 4);
+	uint64_t before = fake_counts(rpcrdma_endpoint(w->x))->doorbells;
+	for (int i = 0; i < 3; i++)
+		submit(w, &s[i], 44);
+	turn(w);
+	assert_int_equal(fake_counts(rpcrdma_endpoint(w->x))->doorbells, before + 1);
+	end_world(w);
+}
+
+static void few(struct rpcrdma_params *p)
+{
+	p->credits = 1;
+}
+
+static void calls_that_need_many_registrations_wait_in_order_holding_none(void **state)
+{
+	struct world *w = new_world();
+	struct seen s[4];
+	char *data = arena_alloc(rpcrdma_arena(w->x), MIB, ARENA_REPLY);
+	struct seen first;
+
+	submit(w, &first, 44);
+	assert_true(take(w));
+	answer(w, 4);
+	/* 4 credits, 4 * 2 + 19 = 27 registrations: one call of 16 leaves, the next finds 11 */
+	for (int i = 0; i < 2; i++) {
+		struct rpcrdma_call *call = new_call(w, &s[i], 100);
+		for (unsigned int n = 0; n < 16; n++)
+			call->out[n] = (struct iovec){data + n * 4096, 4096};
+		call->nout = 16;
+		call->out_pos = 100;
+		rpcrdma_submit(call, w->now);
+	}
+	submit(w, &s[2], 44); /* does not overtake */
+	assert_true(take(w));
+	assert_int_equal(w->h.xid, s[0].call->xid);
+	assert_int_equal(w->h.read_chunk.nsegs, 16);
+	assert_false(take(w));
+	assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->in_use, 16);
+	answer(w, 4);
+	assert_int_equal(s[0].done, 1);
+	assert_true(take(w));
+	assert_int_equal(w->h.xid, s[1].call->xid);
+	answer(w, 4);
+	assert_true(take(w));
+	assert_int_equal(w->h.xid, s[2].call->xid);
+	end_world(w);
+}
+
+static void a_call_may_be_renewed_in_done(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+
+	submit(w, &s, 44);
+	uint32_t first = s.call->xid;
+	s.again = true;
+	assert_true(take(w));
+	answer(w, 4);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.released, 0);
+	assert_true(take(w));
+	assert_int_equal(w->h.xid, rpcrdma_xid_lane(first + 1, 3));
+	answer(w, 4);
+	assert_int_equal(s.done, 2);
+	assert_int_equal(s.released, 1);
+	end_world(w);
+}
+
+static void persistent(struct rpcrdma_params *p)
+{
+	p->strategy = FMR_PERSISTENT;
+}
+
+static void the_persistent_strategy_binds_nothing(void **state)
+{
+	struct world *w = new_world_with(persistent);
+	struct seen s;
+
+	serve(w, &k4);
+	start_read(w, &s, 5000);
+	answer(w, 4);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.key_in_done, 0); /* that is what is not safe about it */
+	assert_int_equal(fake_counts(rpcrdma_endpoint(w->x))->posts[FAKE_BIND], 0);
+	end_world(w);
+}
+
+/* ---- distrust ---- */
+
+static void unknown_xids_are_dropped_and_cost_no_receive(void **state)
+{
+	struct world *w = new_world();
+	struct rpcrdma_header h = {.xid = 12345, .vers = 1, .credits = 4, .proc = RDMA_MSG};
+	unsigned int recvs = fake_posted_recvs(rpcrdma_endpoint(w->x));
+	struct seen s;
+
+	for (int i = 0; i < 20; i++)
+		say(w, &h, h.xid, 24, 0);
+	assert_int_equal(rpcrdma_stats(w->x)->unknown_replies, 20);
+	assert_int_equal(fake_posted_recvs(rpcrdma_endpoint(w->x)), recvs);
+	submit(w, &s, 44);
+	assert_true(take(w));
+	answer(w, 4);
+	assert_int_equal(s.done, 1);
+	answer(w, 4); /* the same answer again */
+	assert_int_equal(s.done, 1);
+	assert_int_equal(rpcrdma_stats(w->x)->unknown_replies, 21);
+	assert_true(rpcrdma_is_up(w->x));
+	end_world(w);
+}
+
+/* Each breaks a READ's reply; the call fails, the memory is unmapped, the connection stays. */
+static void spoil_longer(struct rpcrdma_header *h, uint32_t *xid, uint32_t *len)
+{
+	h->write_chunk.segs[0].length++;
+}
+static void spoil_two_segments(struct rpcrdma_header *h, uint32_t *xid, uint32_t *len)
+{
+	h->write_chunk.nsegs = 2;
+	h->write_chunk.segs[1] = h->write_chunk.segs[0];
+}
+static void spoil_reply_chunk(struct rpcrdma_header *h, uint32_t *xid, uint32_t *len)
+{
+	h->reply_chunk = h->write_chunk;
+}
+static void spoil_read_chunk(struct rpcrdma_header *h, uint32_t *xid, uint32_t *len)
+{
+	h->read_chunk = h->write_chunk;
+	h->read_pos = 4;
+}
+static void spoil_nomsg(struct rpcrdma_header *h, uint32_t *xid, uint32_t *len)
+{
+	h->proc = RDMA_NOMSG;
+	*len = 0;
+}
+static void spoil_xid(struct rpcrdma_header *h, uint32_t *xid, uint32_t *len)
+{
+	++*xid;
+}
+static void spoil_empty(struct rpcrdma_header *h, uint32_t *xid, uint32_t *len)
+{
+	*len = 0;
+}
+static void spoil_version(struct rpcrdma_header *h, uint32_t *xid, uint32_t *len)
+{
+	h->vers = 2;
+}
+static void spoil_procedure(struct rpcrdma_header *h, uint32_t *xid, uint32_t *len)
+{
+	h->proc = 9;
+}
+
+static void broken_replies_fail_their_call_only(void **state)
+{
+	static void (*const spoil[])(struct rpcrdma_header *, uint32_t *, uint32_t *) = {
+		spoil_longer, spoil_two_segments, spoil_reply_chunk, spoil_read_chunk, spoil_nomsg,
+		spoil_xid,    spoil_empty,	  spoil_version,     spoil_procedure};
+
+	for (unsigned int i = 0; i < sizeof spoil / sizeof spoil[0]; i++) {
+		struct world *w = new_world();
+		struct seen s, next;
+
+		start_read(w, &s, 5000);
+		struct rpcrdma_header h = answer_header(w, 4);
+		uint32_t xid = h.xid, len = 128;
+		spoil[i](&h, &xid, &len);
+		say(w, &h, xid, len, 0);
+		assert_int_equal(s.done, 1);
+		assert_int_equal(s.status, -EPROTO);
+		assert_int_equal(s.key_in_done, -EACCES);
+		assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->in_use, 0);
+		assert_int_equal(w->downs, 0);
+		submit(w, &next, 44);
+		assert_true(take(w));
+		answer(w, 4);
+		assert_int_equal(next.status, 0);
+		assert_int_equal(next.done, 1);
+		end_world(w);
+	}
+}
+
+static void rdma_errors_fail_their_call(void **state)
+{
+	static const struct {
+		uint32_t error;
+		int status;
+	} rows[] = {{ERR_CHUNK, -EIO}, {ERR_VERS, -EPROTONOSUPPORT}};
+
+	for (unsigned int i = 0; i < 2; i++) {
+		struct world *w = new_world();
+		struct seen s;
+
+		start_read(w, &s, 5000);
+		struct rpcrdma_header h = {.xid = w->h.xid,
+					   .vers = 1,
+					   .credits = 4,
+					   .proc = RDMA_ERROR,
+					   .error = rows[i].error,
+					   .vers_low = 1,
+					   .vers_high = 1};
+		say(w, &h, 0, 0, 0);
+		assert_int_equal(s.done, 1);
+		assert_int_equal(s.status, rows[i].status);
+		assert_int_equal(s.key_in_done, -EACCES);
+		end_world(w);
+	}
+}
+
+static void invalidating_what_is_not_the_calls_ends_the_connection(void **state)
+{
+	struct world *w = new_world();
+	struct seen warm, read, other;
+
+	submit(w, &warm, 44);
+	assert_true(take(w));
+	answer(w, 4);
+	start_read(w, &read, 5000);
+	uint32_t key = w->h.write_chunk.segs[0].handle;
+	submit(w, &other, 44);
+	assert_true(take(w));
+	struct rpcrdma_header h = answer_header(w, 4);
+	say(w, &h, h.xid, 24, key);
+	assert_int_equal(w->downs, 1);
+	assert_int_equal(w->down_error, -EPROTO);
+	assert_int_equal(other.done, 0); /* not believed: both are sent again */
+	assert_int_equal(read.done, 0);
+	drop_server(w);
+	serve(w, &k4);
+	assert_true(take(w));
+	assert_int_equal(w->h.xid, read.call->xid);
+	answer(w, 4);
+	assert_true(take(w));
+	assert_int_equal(w->h.xid, other.call->xid);
+	answer(w, 4);
+	assert_int_equal(read.done + other.done, 2);
+	end_world(w);
+}
+
+/* ---- recovery ---- */
+
+static void calls_are_sent_again_in_order_with_their_xids(void **state)
+{
+	struct world *w = new_world();
+	struct seen warm, s[6];
+
+	submit(w, &warm, 44);
+	assert_true(take(w));
+	answer(w, 4);
+	start_read(w, &s[0], 5000);
+	uint32_t old_key = s[0].watched_key;
+	for (int i = 1; i < 6; i++)
+		submit(w, &s[i], 44);
+	for (int i = 1; i < 4; i++)
+		assert_true(take(w));
+	fake_drop(w->server, -ECONNRESET, "the cable was pulled");
+	turn(w);
+	assert_int_equal(w->downs, 1);
+	assert_int_equal(w->down_error, -ECONNRESET);
+	assert_string_equal(w->why, "the cable was pulled");
+	assert_int_equal(w->retry_ns, 0); /* it worked: at once */
+	assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->in_use, 0);
+	drop_server(w);
+	serve(w, &k4);
+	for (int i = 0; i < 6; i++) {
+		assert_true(take(w));
+		assert_int_equal(w->h.xid, s[i].call->xid);
+		if (i == 0)
+			assert_int_not_equal(w->h.write_chunk.segs[0].handle, old_key);
+		if (i == 0) {
+			assert_false(take(w)); /* one credit again */
+		}
+		answer(w, 4);
+		assert_int_equal(s[i].done, 1);
+	}
+	assert_int_equal(s[0].transmissions, 2);
+	assert_int_equal(rpcrdma_stats(w->x)->retransmits, 4);
+	end_world(w);
+}
+
+static void a_reply_that_came_before_the_end_is_not_lost(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+
+	start_read(w, &s, 5000);
+	fake_pause((struct rdma_ep *)rpcrdma_endpoint(w->x), true); /* the invalidate gets no further */
+	answer(w, 4);
+	assert_int_equal(s.done, 0);
+	fake_drop(w->server, -ECONNRESET, "");
+	turn(w);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.status, 0);
+	assert_int_equal(s.transmissions, 1);
+	assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->unmapped_lost, 1);
+	end_world(w);
+}
+
+static void a_failed_invalidate_ends_the_connection(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+
+	start_read(w, &s, 5000);
+	fake_fail_post((struct rdma_ep *)rpcrdma_endpoint(w->x), 1, -EIO);
+	answer(w, 4);
+	assert_int_equal(w->downs, 1);
+	assert_int_equal(s.done, 1); /* finished once the end of the connection has unmapped it */
+	assert_int_equal(s.key_in_done, -EACCES);
+	assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->unmapped_lost, 1);
+	end_world(w);
+}
+
+static void an_unanswered_call_ends_the_connection(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+
+	submit(w, &s, 44);
+	assert_true(take(w));
+	assert_int_equal(rpcrdma_next_timeout(w->x), w->now + 60 * SEC);
+	w->now += 60 * SEC - 1;
+	turn(w);
+	assert_int_equal(w->downs, 0);
+	w->now++;
+	turn(w);
+	assert_int_equal(w->downs, 1);
+	assert_int_equal(w->down_error, -ETIMEDOUT);
+	drop_server(w);
+	serve(w, &k4);
+	assert_true(take(w));
+	assert_int_equal(w->h.xid, s.call->xid);
+	answer(w, 4);
+	assert_int_equal(s.status, 0);
+	assert_int_equal(s.done, 1);
+	end_world(w);
+}
+
+static void soft(struct rpcrdma_params *p)
+{
+	p->soft = true;
+	p->retrans = 1;
+	p->timeo_ns = 10 * SEC;
+}
+
+static void a_soft_call_fails_in_bounded_time(void **state)
+{
+	struct world *w = new_world_with(soft);
+	struct seen s, waiting;
+
+	serve(w, &k4);
+	start_read(w, &s, 5000);
+	submit(w, &waiting, 44);
+	w->now += 10 * SEC;
+	turn(w);
+	assert_int_equal(w->downs, 1);
+	assert_int_equal(s.done, 0);
+	drop_server(w);
+	serve(w, &k4);
+	assert_true(take(w));
+	assert_int_equal(rpcrdma_next_timeout(w->x), w->now + 10 * SEC);
+	w->now += 10 * SEC;
+	turn(w);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.status, -ETIMEDOUT);
+	assert_int_equal(s.key_in_done, -EACCES);
+	assert_int_equal(waiting.status, -ETIMEDOUT);
+	end_world(w);
+}
+
+static void connecting_is_retried_with_growing_pauses(void **state)
+{
+	struct world *w = new_world_with(NULL);
+
+	fake_device.listener_close(w->listener);
+	turn(w);
+	for (int i = 1; i <= 3; i++) {
+		assert_int_equal(w->downs, i);
+		assert_int_equal(w->down_error, -ECONNREFUSED);
+		assert_in_range(w->retry_ns, 75000000u << (i - 1), 125000000u << (i - 1));
+		assert_int_equal(rpcrdma_next_timeout(w->x), w->now + w->retry_ns);
+		w->now += w->retry_ns;
+		turn(w);
+	}
+	assert_int_equal(
+		fake_device.listen((struct sockaddr *)&w->params.addr, w->params.addr_len, &w->listener), 0);
+	w->now += 3 * SEC;
+	serve(w, &k4);
+	assert_int_equal(w->ups, 1);
+	end_world(w);
+}
+
+static void one_shot(struct rpcrdma_params *p)
+{
+	p->one_shot = true;
+}
+
+static void one_shot_tries_once(void **state)
+{
+	struct world *w = new_world_with(one_shot);
+
+	fake_device.listener_close(w->listener);
+	turn(w);
+	w->now += 100 * SEC;
+	turn(w);
+	assert_int_equal(w->downs, 1);
+	assert_int_equal(rpcrdma_next_timeout(w->x), UINT64_MAX);
+	assert_int_equal(
+		fake_device.listen((struct sockaddr *)&w->params.addr, w->params.addr_len, &w->listener), 0);
+	end_world(w);
+}
+
+static void an_abandoned_call_keeps_its_memory_until_the_reply(void **state)
+{
+	struct world *w = new_world();
+	struct seen s, next;
+
+	start_read(w, &s, 5000);
+	rpcrdma_call_abandon(s.call);
+	turn(w);
+	assert_int_equal(s.released, 0);
+	assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->in_use, 1);
+	submit(w, &next, 44);
+	assert_false(take(w)); /* it keeps its credit, too */
+	answer(w, 4);
+	assert_int_equal(s.done, 0);
+	assert_int_equal(s.released, 1);
+	assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->in_use, 0);
+	assert_true(take(w));
+	rpcrdma_call_abandon(next.call);
+	fake_drop(w->server, -ECONNRESET, "");
+	turn(w);
+	assert_int_equal(next.released,
+			 1); /* the end of the connection serves as well; it is not sent again */
+	assert_int_equal(next.done, 0);
+	assert_int_equal(rpcrdma_calls_free(w->x), CALLS);
+	end_world(w);
+}
+
+static void an_abandoned_call_that_has_not_left_is_released_at_once(void **state)
+{
+	struct world *w = new_world();
+	struct seen first, s;
+
+	submit(w, &first, 44);
+	submit(w, &s, 44);
+	assert_true(take(w));
+	rpcrdma_call_abandon(s.call);
+	assert_int_equal(s.released, 1);
+	answer(w, 4);
+	assert_false(take(w));
+	end_world(w);
+}
+
+static void destroying_cancels_what_is_there(void **state)
+{
+	struct world *w = new_world();
+	struct seen sent, queued;
+
+	start_read(w, &sent, 5000);
+	submit(w, &queued, 44);
+	turn(w);
+	end_world(w);
+	assert_int_equal(sent.status, -ECANCELED);
+	assert_int_equal(queued.status, -ECANCELED);
+	assert_int_equal(sent.released + queued.released, 2);
+}
+
+/* Fail the n-th post, raise n until a whole READ needs no more: each time the call is answered on a second
+ * connection. */
+static void any_post_may_fail(void **state)
+{
+	for (unsigned int n = 1;; n++) {
+		struct world *w = new_world();
+		struct seen s;
+		struct rpcrdma_call *call = new_call(w, &s, 100);
+
+		call->in = (struct iovec){arena_alloc(rpcrdma_arena(w->x), 8192, ARENA_REPLY), 8192};
+		fake_fail_post((struct rdma_ep *)rpcrdma_endpoint(w->x), n, -ENOMEM);
+		rpcrdma_submit(call, w->now);
+		if (take(w))
+			answer(w, 4);
+		int downs = w->downs;
+		if (!s.done) {
+			assert_int_equal(downs, 1);
+			drop_server(w);
+			serve(w, &k4);
+			assert_true(take(w));
+			answer(w, 4);
+		}
+		assert_int_equal(s.done, 1);
+		assert_int_equal(s.status, 0);
+		assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->in_use, 0);
+		end_world(w);
+		if (downs == 0) {
+			assert_int_equal(n, 4); /* bind, Send, invalidate were each hit */
+			return;
+		}
+	}
+}
+
+static void any_request_may_fail_on_the_device(void **state)
+{
+	static const enum fake_kind kinds[] = {FAKE_BIND, FAKE_SEND, FAKE_INVALIDATE};
+
+	for (unsigned int i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+		struct world *w = new_world();
+		struct seen s;
+		struct rpcrdma_call *call = new_call(w, &s, 100);
+
+		call->in = (struct iovec){arena_alloc(rpcrdma_arena(w->x), 8192, ARENA_REPLY), 8192};
+		fake_fail_completion((struct rdma_ep *)rpcrdma_endpoint(w->x), kinds[i], 1, -EIO);
+		rpcrdma_submit(call, w->now);
+		if (take(w))
+			answer(w, 4);
+		turn(w);
+		assert_int_equal(w->downs, 1);
+		if (!s.done) {
+			drop_server(w);
+			serve(w, &k4);
+			assert_true(take(w));
+			answer(w, 4);
+		}
+		assert_int_equal(s.done, 1);
+		assert_int_equal(s.status, 0);
+		end_world(w);
+	}
+}
+
+/* ---- making it ---- */
+
+static void tiny_arena(struct rpcrdma_params *p)
+{
+	p->arena_bytes = MIB;
+}
+
+static void too_small_an_arena_is_refused_and_nothing_is_left(void **state)
+{
+	struct rpcrdma_params p = {.device = &fake_device,
+				   .epoll_fd = -1,
+				   .credits = 1,
+				   .inline_bytes = 4096,
+				   .calls = 1,
+				   .max_io_bytes = MIB};
+	struct rpcrdma_xprt *x = NULL;
+
+	fake_reset();
+	tiny_arena(&p);
+	assert_int_equal(rpcrdma_create(&p, &x), -EINVAL);
+	assert_null(x);
+	assert_int_equal(fake_living(), 0);
+}
+
+static void the_smallest_inline_size_and_one_credit_work(void **state)
+{
+	struct world *w = new_world_with(few);
+	struct seen s[3];
+
+	serve(w, &k1);
+	for (int i = 0; i < 3; i++)
+		submit(w, &s[i], 44);
+	for (int i = 0; i < 3; i++) {
+		assert_true(take(w));
+		answer(w, 0); /* illegal, and taken as 1 */
+		assert_int_equal(s[i].done, 1);
+	}
+	end_world(w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_small_call_goes_and_comes_inline),
+		cmocka_unit_test(small_write_data_is_gathered_in_place_and_padded),
+		cmocka_unit_test(write_data_can_be_read_and_nothing_else),
+		cmocka_unit_test(read_data_is_placed_and_then_out_of_reach),
+		cmocka_unit_test(a_reply_waits_for_its_invalidate),
+		cmocka_unit_test(a_reply_waits_for_its_send),
+		cmocka_unit_test(remote_invalidation_is_recognised),
+		cmocka_unit_test(a_long_reply_comes_by_the_reply_chunk),
+		cmocka_unit_test(a_short_reply_may_leave_the_reply_chunk_unused),
+		cmocka_unit_test(a_long_call_is_fetched),
+		cmocka_unit_test(credits_bound_what_is_outstanding),
+		cmocka_unit_test(one_doorbell_serves_all_that_leaves_together),
+		cmocka_unit_test(calls_that_need_many_registrations_wait_in_order_holding_none),
+		cmocka_unit_test(a_call_may_be_renewed_in_done),
+		cmocka_unit_test(the_persistent_strategy_binds_nothing),
+		cmocka_unit_test(unknown_xids_are_dropped_and_cost_no_receive),
+		cmocka_unit_test(broken_replies_fail_their_call_only),
+		cmocka_unit_test(rdma_errors_fail_their_call),
+		cmocka_unit_test(invalidating_what_is_not_the_calls_ends_the_connection),
+		cmocka_unit_test(calls_are_sent_again_in_order_with_their_xids),
+		cmocka_unit_test(a_reply_that_came_before_the_end_is_not_lost),
+		cmocka_unit_test(a_failed_invalidate_ends_the_connection),
+		cmocka_unit_test(an_unanswered_call_ends_the_connection),
+		cmocka_unit_test(a_soft_call_fails_in_bounded_time),
+		cmocka_unit_test(connecting_is_retried_with_growing_pauses),
+		cmocka_unit_test(one_shot_tries_once),
+		cmocka_unit_test(an_abandoned_call_keeps_its_memory_until_the_reply),
+		cmocka_unit_test(an_abandoned_call_that_has_not_left_is_released_at_once),
+		cmocka_unit_test(destroying_cancels_what_is_there),
+		cmocka_unit_test(any_post_may_fail),
+		cmocka_unit_test(any_request_may_fail_on_the_device),
+		cmocka_unit_test(too_small_an_arena_is_refused_and_nothing_is_left),
+		cmocka_unit_test(the_smallest_inline_size_and_one_credit_work),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
