@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#include "server.h"
+#include "rpc.h"
+
+struct program {
+	uint32_t number, version;
+	bool (*serve)(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args);
+};
+
+static const struct program programs[] = {
+	{NFS_PROGRAM, NFS_V3, nfs3_serve},
+	{MOUNT_PROGRAM, MOUNT_V3, mount3_serve},
+};
+
+static bool serve_program(struct call *call, struct rpc_call *rpc, struct xdr_reader *args)
+{
+	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+		const struct program *p = &programs[i];
+		if (p->number != rpc->prog)
+			continue;
+		if (p->version != rpc->vers) {
+			rpc_put_prog_mismatch(&call->head, rpc->xid, p->version, p->version);
+			return true;
+		}
+		if (call->srv->root_squash)
+			cred_squash_root(&rpc->cred);
+		return p->serve(call, rpc, args);
+	}
+	rpc_put_accepted(&call->head, rpc->xid, RPC_PROG_UNAVAIL);
+	return true;
+}
+
+bool serve_call(struct call *call)
+{
+	struct xdr_reader r = xdr_reader(call->msg, call->msg_len_bytes);
+	struct rpc_call rpc;
+	switch (rpc_decode_call(&r, &rpc)) {
+	case RPC_CALL_NOT_A_CALL:
+		return false;
+	case RPC_CALL_VERSION_MISMATCH:
+		rpc_put_version_mismatch(&call->head, rpc.xid);
+		return true;
+	case RPC_CALL_BAD_AUTH:
+		rpc_put_auth_error(&call->head, rpc.xid, rpc.auth_stat);
+		return true;
+	case RPC_CALL_OK:
+		break;
+	}
+	return serve_program(call, &rpc, &r) && xdr_written(&call->head) > 0;
+}

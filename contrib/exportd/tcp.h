@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * RPC over TCP (RFC 5531 §11): a listener, and one thread for each connection. Calls of one connection are
+ * served in order; connections run at the same time.
+ */
+#ifndef EXPORTD_TCP_H
+#define EXPORTD_TCP_H
+
+#include "server.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+/* Both transports together; one more is closed at once. */
+#define CONNECTIONS_MAX 256
+
+bool connection_begin(void);
+void connection_end(void);
+/* The address without the port, IPv4 mapped into IPv6. */
+void peer_of(const struct sockaddr *sa, uint8_t peer[16]);
+
+/* Listens at addr with this port (0: any), *bound gets the one that it is. Serves from a thread of its own.
+ * -errno. */
+int tcp_listen(struct server *srv, const struct sockaddr_storage *addr, uint16_t port, uint16_t *bound);
+
+#endif
