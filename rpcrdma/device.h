@@ -133,7 +133,8 @@ struct rdma_ep {
 	const struct rdma_ep_ops *ops;
 	enum rdma_ep_state state;
 	int error;     /* why CLOSED: -ECONNREFUSED, -ETIMEDOUT, -EPROTO (peer is not speaking this protocol),
-			* -ECONNRESET,     -EACCES (the peer refused us), -EREMOTEIO (the peer sent a Terminate) … */
+			* -ECONNRESET,     -EACCES (the peer refused us), -EREMOTEIO (the peer sent a Terminate) …
+			*/
 	char why[160]; /* the same for people: what was seen, no trailing newline; "" when there is nothing to
 			  say */
 	struct rdma_limits limits; /* the device's; of the connection once ESTABLISHED */
