@@ -303,10 +303,9 @@ case ${1:-} in
 	shift 2
 	status=0
 	tests_main "$@" || status=1
-	(teardown) || {
-		result fail "$group_name/teardown" 0 "the mount or the server did not end in the ordinary way"
-		status=1
-	}
+	trap 'result fail "$group_name/teardown" 0 "the mount or the server did not end in the ordinary way"; sweep "$group_scratch"' EXIT
+	teardown
+	trap 'sweep "$group_scratch"' EXIT
 	exit $status
 	;;
 *)
