@@ -5,8 +5,11 @@
  * Life of a call: receive -> decode and check the header -> fetch read chunks by RDMA Read (WRITE data, a
  * symlink's text, a long call) into the connection's arena -> on_call(). Life of a reply: rpcrdma_svc_reply()
  * -> payload by RDMA Write into the client's write chunk, a long reply into its reply chunk, the rest inline,
- * by Send with Invalidate when the client offered it and the call carried exactly one key -> all memory of
- * the call is free again when the Send has completed: on_sent().
+ * by Send with Invalidate when both sides offer it and the call carried exactly one key -> all memory of the
+ * call is free again when the Send has completed. Replies leave together, by one doorbell, at the end of
+ * rpcrdma_svc_progress(): who replies outside of on_call() calls it next.
+ *
+ * A call whose chunks need memory waits, in order and holding none, until all that it needs is free.
  *
  * Everything from the client is hostile. A malformed header is answered with RDMA_ERROR (ERR_VERS, ERR_CHUNK)
  * where RFC 8166 §4.5 asks for it, or ends the connection. Credits granted are constant; a client that
@@ -56,8 +59,10 @@ struct rpcrdma_svc_params {
 	struct rdma_ep *ep;    /* in state CONNECTING, from listener_accept(); owned by the svc from now on */
 	uint32_t credits;      /* granted, constant */
 	uint32_t inline_bytes; /* both ways, a multiple of 1024 */
-	size_t arena_bytes;    /* registered memory for payloads; calls wait in order when it is used up */
-	size_t max_io_bytes;   /* the largest payload of one call; larger chunks are refused with ERR_CHUNK */
+	size_t arena_bytes;  /* registered memory for payloads; calls wait in order when it is used up; raised
+			      * to what max_io_bytes needs */
+	size_t max_io_bytes; /* the largest payload of one call, at most FMR_STRIPE_BYTES; larger read chunks
+			      * are refused with ERR_CHUNK, of larger write chunks only so much is used */
 	bool remote_invalidate; /* use Send with Invalidate when the client offers it */
 	void (*on_call)(void *ctx, struct rpcrdma_svc_req *req);
 	void *ctx;
@@ -70,15 +75,19 @@ struct rpcrdma_svc_stats {
 	uint64_t invalidates;			       /* Sends with Invalidate */
 };
 
-/* Takes over the endpoint. -errno: the endpoint is closed all the same. */
+/* Takes over the endpoint, whose device should allow max_recv >= credits + 4 (else fewer credits are granted)
+ * and max_send of some more than the credits: 36 at least. -EINVAL, -ENOMEM or what registering the memory
+ * gave: the endpoint is closed all the same. */
 int rpcrdma_svc_create(const struct rpcrdma_svc_params *params, struct rpcrdma_svc **svc);
+/* Ends the connection at once; NULL is fine. Not from inside on_call(). */
 void rpcrdma_svc_destroy(struct rpcrdma_svc *svc);
 /* Input, completions, deferred calls, output; true when there is more to do at once. */
 bool rpcrdma_svc_progress(struct rpcrdma_svc *svc, uint64_t now_ns);
-/* The connection is over (error and words in *ep): destroy the svc. Requests still held must not be replied
- * to any more. */
+/* The connection is over (error and words in *ep): destroy the svc. Requests still held may be replied to or
+ * dropped until then, to no effect, and not afterwards. */
 bool rpcrdma_svc_closed(const struct rpcrdma_svc *svc);
 const struct rdma_ep *rpcrdma_svc_endpoint(const struct rpcrdma_svc *svc);
+/* When progress must be called next even if no descriptor fires; UINT64_MAX: never. */
 uint64_t rpcrdma_svc_next_timeout(const struct rpcrdma_svc *svc);
 const struct rpcrdma_svc_stats *rpcrdma_svc_stats(const struct rpcrdma_svc *svc);
 
