@@ -2,6 +2,21 @@
 #include "access.h"
 
 #include <string.h>
+#include <unistd.h>
+
+uint32_t access_wanted(enum nfs3_type type, int mask)
+{
+	bool dir = type == NFS3_DIR;
+	uint32_t wanted = 0;
+
+	if (mask & R_OK)
+		wanted |= NFS3_ACCESS_READ;
+	if (mask & W_OK)
+		wanted |= NFS3_ACCESS_MODIFY | NFS3_ACCESS_EXTEND | (dir ? NFS3_ACCESS_DELETE : 0);
+	if (mask & X_OK)
+		wanted |= dir ? NFS3_ACCESS_LOOKUP : NFS3_ACCESS_EXECUTE;
+	return wanted;
+}
 
 static bool same_caller(const struct access_slot *slot, const struct cred *cred)
 {
@@ -17,7 +32,7 @@ bool access_known(const struct access_cache *cache, const struct attr_cache *att
 	for (unsigned int i = 0; i < ACCESS_SLOTS; i++) {
 		const struct access_slot *slot = &cache->slots[i];
 
-		if ((slot->asked & wanted) == wanted && wanted && same_caller(slot, cred) &&
+		if (slot->asked && (slot->asked & wanted) == wanted && same_caller(slot, cred) &&
 		    nfs3_time_cmp(slot->ctime, attr->attr.ctime) == 0) {
 			*granted = slot->granted & wanted;
 			return true;

@@ -43,6 +43,8 @@ static inline struct open_file *open_file_of(const struct fuse_file_info *fi)
 }
 /* For CREATE: sets fi->fh and the reply's flags (cache decisions) as OPEN does. 0 or -ENOMEM. */
 int data_open_created(struct op *op, struct inode *inode, const struct cred *cred, struct fuse_file_info *fi);
+/* The kernel did not take the reply that fi was for: there will be no RELEASE. */
+void data_open_undo(struct fuse_file_info *fi);
 
 /* Open files of the whole mount. 0: no name that is removed can be that of an open file, and nobody need ask.
  */

@@ -421,7 +421,7 @@ bool inode_stat(struct inode *inode, uint64_t now_ns, struct stat *st, uint64_t 
 
 	if (known) {
 		attr_to_stat(&inode->attr.attr, st);
-		bool outdated = inode->attr.as_of_ns <= atomic_load(&inode->table->names_changed_ns);
+		bool outdated = inode->attr.as_of_ns < atomic_load(&inode->table->names_changed_ns);
 
 		*valid_ns = outdated ? 0 : attr_valid_ns(&inode->attr, now_ns);
 		if (inode->silly && st->st_nlink > 0)
@@ -431,6 +431,14 @@ bool inode_stat(struct inode *inode, uint64_t now_ns, struct stat *st, uint64_t 
 	if (known && pending_end > (uint64_t)st->st_size && pending_end <= INT64_MAX)
 		st->st_size = (off_t)pending_end;
 	return known;
+}
+
+uint64_t inode_names_valid_ns(struct inode *dir, uint64_t now_ns)
+{
+	pthread_mutex_lock(&dir->lock);
+	uint64_t ns = attr_valid_ns(&dir->attr, now_ns);
+	pthread_mutex_unlock(&dir->lock);
+	return ns;
 }
 
 uint64_t inode_foreign_changes(struct inode *inode)

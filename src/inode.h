@@ -119,6 +119,8 @@ void inode_access_store(struct inode *inode, const struct cred *cred, uint32_t a
  * the larger of the server's and the end of pending data; a silly-renamed file has one link less, for the
  * name it was given is ours. False: there are none. */
 bool inode_stat(struct inode *inode, uint64_t now_ns, struct stat *st, uint64_t *valid_ns);
+/* How much longer the names in a directory may be believed: whoever changes a name changes its directory. */
+uint64_t inode_names_valid_ns(struct inode *dir, uint64_t now_ns);
 /* How often others have changed the contents: an open compares it with what it was at the last one. */
 uint64_t inode_foreign_changes(struct inode *inode);
 
