@@ -7,19 +7,12 @@
 #include "xdr.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #define CLEANUP_AGAIN_NS 10000000u /* 10 ms until another try for an op of the lane's own */
-
-void silly_name(char name[SILLY_NAME_BYTES], uint64_t fileid, uint32_t counter)
-{
-	snprintf(name, SILLY_NAME_BYTES, SILLY_PREFIX "%016" PRIx64 "%08" PRIx32, fileid, counter);
-}
 
 static uint32_t next_counter(void)
 {

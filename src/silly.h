@@ -13,8 +13,10 @@
 #include "cred.h"
 #include "lane.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct inode;
 
@@ -29,8 +31,10 @@ struct silly {
 	struct lane *lane;
 };
 
-/* Pure. */
-void silly_name(char name[SILLY_NAME_BYTES], uint64_t fileid, uint32_t counter);
+static inline void silly_name(char name[SILLY_NAME_BYTES], uint64_t fileid, uint32_t counter)
+{
+	snprintf(name, SILLY_NAME_BYTES, SILLY_PREFIX "%016" PRIx64 "%08" PRIx32, fileid, counter);
+}
 
 /* With a name that no silly rename of this mount has had, nor, in all likelihood, one of another client:
  * counters start at random. NULL: out of memory. */
