@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The RDMA devices of this build. To add one: implement device.h in a folder beside this file and name it
+ * here.
+ */
+#include "rpcrdma.h"
+#include "softiwarp/softiwarp.h"
+
+#include <string.h>
+
+static const struct rdma_device *const devices[] = {&softiwarp_device};
+
+const struct rdma_device *rdma_device_by_name(const char *name)
+{
+	for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++)
+		if (!strcmp(devices[i]->name, name))
+			return devices[i];
+	return NULL;
+}
