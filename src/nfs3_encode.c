@@ -16,6 +16,7 @@
 
 #include "cred.h"
 #include "nfs3.h"
+#include "rpcmsg.h"
 #include "xdr.h"
 
 #include <errno.h>
@@ -286,20 +287,6 @@ static int (*const put_args[NFSPROC3_COUNT])(ZDR *, const void *) = {
 	[NFSPROC3_PATHCONF] = put_fh_only,  [NFSPROC3_COMMIT] = put_commit,
 };
 
-static void put_call_header(struct xdr_writer *w, uint32_t xid, const struct cred *cred, enum nfs3_proc proc)
-{
-	xdr_put_u32(w, xid);
-	xdr_put_u32(w, CALL);
-	xdr_put_u32(w, RPC_MSG_VERSION);
-	xdr_put_u32(w, NFS3_PROGRAM);
-	xdr_put_u32(w, NFS3_VERSION);
-	xdr_put_u32(w, proc);
-	xdr_put_u32(w, AUTH_UNIX); /* AUTH_SYS by its old name */
-	xdr_put_opaque(w, cred->body, cred->body_len);
-	xdr_put_u32(w, AUTH_NONE);
-	xdr_put_u32(w, 0);
-}
-
 int nfs3_encode(void *buf, size_t size_bytes, uint32_t xid, const struct cred *cred, enum nfs3_proc proc,
 		const void *args)
 {
@@ -308,7 +295,7 @@ int nfs3_encode(void *buf, size_t size_bytes, uint32_t xid, const struct cred *c
 	size_t size = size_bytes > INT_MAX ? INT_MAX & ~3u : size_bytes & ~(size_t)3;
 
 	struct xdr_writer w = xdr_writer(buf, size);
-	put_call_header(&w, xid, cred, proc);
+	rpcmsg_put_call(&w, xid, NFS3_PROGRAM, NFS3_VERSION, proc, cred);
 	if (w.stuck)
 		return -EMSGSIZE;
 
