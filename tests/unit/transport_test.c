@@ -187,7 +187,9 @@ static bool start(struct world *w, enum kind kind, uint32_t bytes, uint32_t seed
 {
 	uint32_t room = kind == ECHO_NOTHING ? 0 : kind == LONG_REPLY ? bytes + 4 : bytes;
 	uint8_t *run = room ? arena_alloc(rpcrdma_arena(w->x), room, ARENA_REPLY) : NULL;
-	struct rpcrdma_call *call = room && !run ? NULL : rpcrdma_call_get(w->x);
+	if (room && !run)
+		return false;
+	struct rpcrdma_call *call = rpcrdma_call_get(w->x);
 	if (!call) {
 		if (run)
 			arena_free(rpcrdma_arena(w->x), run, room, ARENA_REPLY);
