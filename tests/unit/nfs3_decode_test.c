@@ -799,6 +799,93 @@ static void a_very_long_listing_needs_no_stack(void **state)
 	free(msg);
 }
 
+/* ---- noise: words replaced at random (the same ones in each run), lengths cut at random ---- */
+
+static uint32_t noise_state = 2463534242u;
+
+static uint32_t noise(void)
+{
+	noise_state ^= noise_state << 13;
+	noise_state ^= noise_state >> 17;
+	return noise_state ^= noise_state << 5;
+}
+
+/* A word of the kinds that matter: small numbers, limits and their neighbours, anything. */
+static uint32_t noise_word(void)
+{
+	static const uint32_t edges[] = {0,	     1,		 2,	     7,		8,    63,
+					 64,	     65,	 255,	     256,	4095, 4096,
+					 0x7fffffff, 0x80000000, 0xfffffff0, 0xffffffff};
+	return noise() & 1 ? edges[noise() % 16] : noise() % 4 ? noise() % 100 : noise();
+}
+
+static struct message bent(const struct message *m)
+{
+	struct message b = *m;
+	for (uint32_t n = noise() % 4; n > 0; n--)
+		patch(&b, noise() % (m->len / 4), noise_word());
+	if (noise() % 4 == 0)
+		b.len = noise() % (m->len + 1);
+	return b;
+}
+
+/* Whatever comes, a decoder either refuses or hands out what keeps its promises; the sanitizers watch the
+ * rest. */
+static void bent_replies_are_refused_or_keep_the_limits(void **state)
+{
+	READ3res read = read_peer(64, 64);
+	LOOKUP3res lookup = lookup_peer(64);
+	READLINK3res link = {.status = NFS3_OK, .READLINK3res_u.resok = {post(), (char *)"../some/where"}};
+	CREATE3res create = {.status = NFS3_OK, .CREATE3res_u.resok = {{1, {handle(64)}}, post(), wcc()}};
+	struct message reads = encoded((zdrproc_t)zdr_READ3res, &read);
+	struct message lookups = encoded((zdrproc_t)zdr_LOOKUP3res, &lookup);
+	struct message links = encoded((zdrproc_t)zdr_READLINK3res, &link);
+	struct message creates = encoded((zdrproc_t)zdr_CREATE3res, &create);
+	unsigned int good = 0, bad = 0;
+	for (int i = 0; i < 20000; i++) {
+		struct nfs3_read_res r;
+		struct nfs3_lookup_res l;
+		struct nfs3_readlink_res rl;
+		struct nfs3_create_res c;
+		struct message m = bent(&reads);
+		int err = decode_exactly(dec_read, m.words, m.len, &r);
+		assert_true(err == 0 || err == -EBADMSG);
+		assert_true(err || r.count <= 64);
+		m = bent(&lookups);
+		err = decode_exactly(dec_lookup, m.words, m.len, &l);
+		assert_true(err == 0 || err == -EBADMSG);
+		assert_true(err || l.status || (l.fh.len >= 1 && l.fh.len <= 64));
+		m = bent(&links);
+		err = decode_exactly(dec_readlink, m.words, m.len, &rl);
+		assert_true(err == 0 || err == -EBADMSG);
+		assert_true(err || rl.len <= NFS3_PATH_MAX);
+		m = bent(&creates);
+		err = decode_exactly(dec_create, m.words, m.len, &c);
+		assert_true(err == 0 || err == -EBADMSG);
+		assert_true(err || !c.fh.present || (c.fh.fh.len >= 1 && c.fh.fh.len <= 64));
+		good += err == 0;
+		bad += err != 0;
+	}
+	assert_true(good > 1000 && bad > 1000); /* the noise reaches both */
+}
+
+static void bent_listings_end(void **state)
+{
+	entryplus3 e[] = {plus_entry(1, "one"), plus_entry(2, "three"), plus_entry(3, "fifteen letters")};
+	struct message listing = plus_message(e, 3, true);
+	unsigned int good = 0, bad = 0;
+	for (int i = 0; i < 20000; i++) {
+		struct nfs3_list list;
+		struct nfs3_list_head head;
+		struct message m = bent(&listing);
+		int n = walk(&m, m.len, noise() % 8 != 0, &list, &head);
+		assert_true(n >= 0 || n == -EBADMSG);
+		good += n >= 0;
+		bad += n < 0;
+	}
+	assert_true(good > 1000 && bad > 1000);
+}
+
 /* ---- the RPC reply header ---- */
 
 static struct message words(size_t n, const uint32_t *w)
@@ -929,6 +1016,8 @@ int main(void)
 		cmocka_unit_test(names_that_linux_cannot_hold_are_skipped_and_counted),
 		cmocka_unit_test(listing_lengths_are_not_believed),
 		cmocka_unit_test(a_very_long_listing_needs_no_stack),
+		cmocka_unit_test(bent_replies_are_refused_or_keep_the_limits),
+		cmocka_unit_test(bent_listings_end),
 		cmocka_unit_test(accepted_headers),
 		cmocka_unit_test(denied_and_broken_headers),
 		cmocka_unit_test(statuses_become_errno),
