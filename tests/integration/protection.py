@@ -20,7 +20,7 @@ HUGE = 2 << 20
 PROBE = b"This must not be in the memory of the client. " * 4
 
 # (layer, error type, error code). RFC 5041 §7.2 (DDP, layer 1, tagged buffer errors) for RDMA Writes, RFC 5040 §4.8 (RDMAP,
-# layer 0, remote protection errors) for RDMA Reads and for rights.
+# layer 0, remote protection errors) for RDMA Reads. DDP has no code for a missing right: such an STag is invalid to a Write.
 WRITE_BAD_STAG, WRITE_BOUNDS, WRITE_WRAP = (1, 1, 0), (1, 1, 1), (1, 1, 3)
 READ_BAD_STAG, READ_BOUNDS, READ_WRAP = (0, 1, 0), (0, 1, 1), (0, 1, 4)
 NO_RIGHT = (0, 1, 2)
@@ -214,7 +214,7 @@ LAST = lambda key: key.offset + key.length - 1
 
 CASES = {
     "reads_what_it_may_only_write": lambda argv: during(argv, WRITABLE, read_at(START), NO_RIGHT, "Read of READ data"),
-    "writes_what_it_may_only_read": lambda argv: during(argv, READABLE, write_at(START), NO_RIGHT, "Write to WRITE data"),
+    "writes_what_it_may_only_read": lambda argv: during(argv, READABLE, write_at(START), WRITE_BAD_STAG, "Write to WRITE data"),
     "writes_one_byte_before": lambda argv: during(argv, WRITABLE, write_at(BEFORE, 1), WRITE_BOUNDS, "Write before"),
     "writes_one_byte_behind": lambda argv: during(argv, WRITABLE, write_at(BEHIND, 1), WRITE_BOUNDS, "Write behind"),
     "writes_across_the_end": lambda argv: during(argv, WRITABLE, write_at(LAST, 2), WRITE_BOUNDS, "Write across the end"),
