@@ -318,7 +318,10 @@ static int run(const struct options *o, int verdict)
 		err = serve(&srv, o, &ports);
 	if (err)
 		return 1;
-	printf("ready rdma=%u tcp=%u\n", ports.rdma, ports.tcp);
+	printf("ready rdma=%u tcp=%u", ports.rdma, ports.tcp);
+	if (o->mount_port >= 0)
+		printf(" mount=%u", ports.mount);
+	printf("\n");
 	fflush(stdout);
 	detach(verdict);
 	run_until_signal(&srv, &signals);
