@@ -3,6 +3,7 @@
  * nfsrdma-exportd: options, start and end. Forks first: threads and registered memory do not survive a fork.
  * The child does everything, and the parent ends with the child's verdict.
  */
+#include "rdma.h"
 #include "rpcbind.h"
 #include "state.h"
 #include "tcp.h"
@@ -265,12 +266,28 @@ static int listen_tcp(struct server *srv, const struct sockaddr_storage *addr, c
 	return err;
 }
 
+static int listen_rdma(struct server *srv, const struct sockaddr_storage *addr, const struct options *o,
+		       uint16_t *bound)
+{
+	if (strcmp(o->device, "none") == 0)
+		return 0;
+	int err = rdma_listen(srv, o->device, addr, (uint16_t)o->rdma_port, bound);
+	if (err == -ENODEV)
+		fprintf(stderr, "nfsrdma-exportd: --device %s: there are softiwarp and none\n", o->device);
+	else if (err)
+		fprintf(stderr, "nfsrdma-exportd: RDMA port %d at %s: %s\n", o->rdma_port, o->listen,
+			strerror(-err));
+	return err;
+}
+
 static int serve(struct server *srv, const struct options *o, struct ports *ports)
 {
 	struct sockaddr_storage addr;
 	int err = listen_address(o->listen, &addr);
 	if (!err)
 		err = listen_tcp(srv, &addr, o->listen, o->tcp_port, &ports->tcp);
+	if (!err)
+		err = listen_rdma(srv, &addr, o, &ports->rdma);
 	ports->mount = ports->tcp;
 	if (!err && o->mount_port >= 0)
 		err = listen_tcp(srv, &addr, o->listen, o->mount_port, &ports->mount);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "tcp.h"
 #include "record.h"
+#include "transport.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,32 +30,6 @@ struct tcp_conn {
 
 #define CONN_BYTES (RECV_BYTES + NFS3_IO_MAX_BYTES + HEAD_BYTES)
 static_assert(RECV_BYTES % 4096 == 0, "payload is page-aligned behind it");
-
-static _Atomic int connections;
-
-bool connection_begin(void)
-{
-	if (atomic_fetch_add(&connections, 1) < CONNECTIONS_MAX)
-		return true;
-	connection_end();
-	return false;
-}
-
-void connection_end(void)
-{
-	atomic_fetch_sub(&connections, 1);
-}
-
-void peer_of(const struct sockaddr *sa, uint8_t peer[16])
-{
-	memset(peer, 0, 16);
-	if (sa->sa_family == AF_INET) {
-		peer[10] = peer[11] = 0xff;
-		memcpy(peer + 12, &((const struct sockaddr_in *)sa)->sin_addr, 4);
-	} else if (sa->sa_family == AF_INET6) {
-		memcpy(peer, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
-	}
-}
 
 static uint8_t *payload_buffer(struct call *call, uint32_t len_bytes)
 {
@@ -158,19 +134,8 @@ static void set_options(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
 }
 
-static bool start_thread(void *(*run)(void *), void *arg)
-{
-	pthread_t thread;
-	pthread_attr_t attr;
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	bool ok = pthread_create(&thread, &attr, run, arg) == 0;
-	pthread_attr_destroy(&attr);
-	return ok;
-}
-
 /* Takes fd over. */
-static void conn_open(struct server *srv, int fd, const struct sockaddr *sa)
+static void conn_open(struct server *srv, int fd, const struct sockaddr_storage *sa)
 {
 	struct tcp_conn *c = connection_begin() ? calloc(1, sizeof *c) : NULL;
 	if (!c) {
@@ -188,7 +153,7 @@ static void conn_open(struct server *srv, int fd, const struct sockaddr *sa)
 		c->head = c->payload + NFS3_IO_MAX_BYTES;
 		record_init(&c->record, c->recv, RECV_BYTES);
 	}
-	if (!c->recv || !start_thread(conn_thread, c))
+	if (!c->recv || !thread_start(conn_thread, c))
 		conn_close(c);
 }
 
@@ -205,23 +170,17 @@ static void *listener_thread(void *arg)
 		socklen_t len = sizeof sa;
 		int fd = accept4(l->fd, (struct sockaddr *)&sa, &len, SOCK_CLOEXEC);
 		if (fd >= 0)
-			conn_open(l->srv, fd, (struct sockaddr *)&sa);
-		else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-			usleep(100 *
-			       1000); /* until some connection has ended: asking again at once would spin */
+			conn_open(l->srv, fd, &sa);
+		else
+			accept_pause(errno);
 	}
 	return NULL;
 }
 
 static int listen_at(const struct sockaddr_storage *addr, uint16_t port, uint16_t *bound)
 {
-	struct sockaddr_storage sa = *addr;
-	socklen_t len = sa.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-	/* The port lies at the same place in both. */
-	struct sockaddr_in *in = (struct sockaddr_in *)&sa;
-	static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port),
-		      "port");
-	in->sin_port = htons(port);
+	struct sockaddr_storage sa;
+	socklen_t len = address_with_port(addr, port, &sa);
 	int on = 1;
 	int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
@@ -233,7 +192,7 @@ static int listen_at(const struct sockaddr_storage *addr, uint16_t port, uint16_
 		close(fd);
 		return err;
 	}
-	*bound = ntohs(in->sin_port);
+	*bound = address_port(&sa);
 	return fd;
 }
 
@@ -248,7 +207,7 @@ int tcp_listen(struct server *srv, const struct sockaddr_storage *addr, uint16_t
 		return fd;
 	}
 	*l = (struct tcp_listener){.srv = srv, .fd = fd};
-	if (start_thread(listener_thread, l))
+	if (thread_start(listener_thread, l))
 		return 0;
 	close(fd);
 	free(l);

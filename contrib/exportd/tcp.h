@@ -8,16 +8,7 @@
 
 #include "server.h"
 
-#include <netinet/in.h>
 #include <sys/socket.h>
-
-/* Both transports together; one more is closed at once. */
-#define CONNECTIONS_MAX 256
-
-bool connection_begin(void);
-void connection_end(void);
-/* The address without the port, IPv4 mapped into IPv6. */
-void peer_of(const struct sockaddr *sa, uint8_t peer[16]);
 
 /* Listens at addr with this port (0: any), *bound gets the one that it is. Serves from a thread of its own.
  * -errno. */

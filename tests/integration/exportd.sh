@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# nfsrdma-exportd itself, over TCP: each NFSv3 and MOUNT procedure by a client that also sends what it must not.
+# nfsrdma-exportd itself: each NFSv3 and MOUNT procedure by a client that also sends what it must not, over TCP, and where that
+# makes a difference over RDMA too, through rdma_bridge.
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -16,6 +17,19 @@ fresh_export()
 	chmod 777 "$export"
 }
 
+bridge_is_ready()
+{
+	grep -q '^port ' "$T/bridge.log" || process_ended "$bridge_pid"
+}
+
+# Sets bridge_pid, and tcp_port to a port that leads to the server's RDMA port.
+start_bridge()
+{
+	"$build_dir/tests/integration/rdma_bridge" "$rdma_port" >"$T/bridge.log" 2>&1 &
+	bridge_pid=$!
+	wait_until 10 bridge_is_ready && tcp_port=$(sed -n 's/^port //p' "$T/bridge.log")
+}
+
 # run_cases CASE…: each with an export and a server of its own, on which it leaves what it likes. exportd_options are the
 # server's.
 run_cases()
@@ -28,11 +42,14 @@ run_cases()
 		# shellcheck disable=SC2034 # start_exportd takes it
 		tcp_port='' rdma_port=''
 		start_exportd "$export" --state "$T/state" "${exportd_options[@]}"
+		[ -z "$over_rdma" ] || start_bridge || fail "no bridge: $(cat "$T/bridge.log")"
 		EXPORTD_PID=$exportd_pid python3 "$cases" "$name" "$tcp_port" "$export" || fail "$name"
+		[ -z "$over_rdma" ] || kill "$bridge_pid"
 		stop_exportd "$exportd_pid"
 	done
 }
 exportd_options=()
+over_rdma=
 
 test_rpc_and_mount()
 {
@@ -82,6 +99,16 @@ limits[many]=120
 test_many()
 {
 	run_cases many_at_once removed_files_are_let_go
+}
+
+limits[over_rdma]=180
+test_over_rdma()
+{
+	over_rdma=1
+	run_cases attributes setattr_ access fs_info data set_id_bits_go_with_a_write owner_may_always_read_and_write \
+		create_and_remove exclusive_create special_names links special_files rename listing \
+		listing_survives_removal_of_what_was_listed symbolic_links_are_not_followed forged_handles \
+		users_are_kept_apart sticky_and_groups root_is_squashed many_at_once mount_protocol
 }
 
 # A mount in the export whose daemon never answers: what looks at it waits for ever.

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+#include "rdma.h"
+#include "responder.h"
+#include "softiwarp/softiwarp.h"
+#include "transport.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CREDITS 64 /* what Linux's server grants */
+#define INLINE_BYTES 4096
+#define ARENA_BYTES (32ull << 20) /* 32 calls of the largest size at a time; the others wait */
+#define READ_DEPTH 16
+/* Sends and RDMA Writes of all credits, up to two writes each on the way, and reads besides. */
+#define MAX_SEND (4 * CREDITS)
+#define MAX_RECV (CREDITS + 4)
+/* A reply whose payload goes inline holds this much besides: RPC header, status, attributes, lengths. */
+#define INLINE_HEAD_BYTES 160
+
+struct rdma_conn {
+	struct server *srv;
+	int epoll;
+	struct rdma_ep *ep; /* the svc's, once there is one */
+	struct rpcrdma_svc *svc;
+	uint8_t peer[16];
+	uint8_t head[REPLY_HEAD_MAX_BYTES];
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+static uint8_t *payload_buffer(struct call *call, uint32_t len_bytes)
+{
+	return rpcrdma_svc_payload(call->owner, len_bytes);
+}
+
+static uint32_t payload_max(const struct rpcrdma_svc_req *req)
+{
+	if (req->write_chunk_bytes)
+		return req->write_chunk_bytes;
+	return req->reply_max > INLINE_HEAD_BYTES ? (req->reply_max - INLINE_HEAD_BYTES) & ~3u : 0;
+}
+
+static void on_call(void *ctx, struct rpcrdma_svc_req *req)
+{
+	struct rdma_conn *c = ctx;
+	struct call call = {
+		.srv = c->srv,
+		.msg = req->msg,
+		.msg_len_bytes = req->msg_len,
+		.data = req->data,
+		.data_len_bytes = req->data_len,
+		.data_pos = req->data_pos,
+		.reply_max_bytes = req->reply_max < sizeof c->head ? req->reply_max : sizeof c->head,
+		.payload_max_bytes = payload_max(req),
+		.payload_buffer = payload_buffer,
+		.owner = req,
+		.head = xdr_writer(c->head, sizeof c->head),
+	};
+	memcpy(call.peer, c->peer, sizeof call.peer);
+	if (!serve_call(&call)) {
+		rpcrdma_svc_drop(req);
+		return;
+	}
+	struct rpcrdma_svc_reply reply = {
+		.head = c->head,
+		.head_len = (uint32_t)xdr_written(&call.head),
+		.payload = call.payload_len_bytes ? call.payload : NULL,
+		.payload_len = call.payload_len_bytes,
+	};
+	/* What does not fit was answered with ERR_CHUNK: the client asked for more than it made room for. */
+	rpcrdma_svc_reply(req, &reply);
+}
+
+/* Milliseconds until progress is due, rounded up: never early, which would spin. -1: no need. */
+static int wait_ms(const struct rpcrdma_svc *svc)
+{
+	uint64_t at = rpcrdma_svc_next_timeout(svc), now = now_ns();
+	if (at == UINT64_MAX)
+		return -1;
+	if (at <= now)
+		return 0;
+	uint64_t ms = (at - now + 999999) / 1000000;
+	return ms < 60000 ? (int)ms : 60000;
+}
+
+static void serve_connection(struct rdma_conn *c)
+{
+	struct epoll_event event;
+	for (;;) {
+		bool more = rpcrdma_svc_progress(c->svc, now_ns());
+		if (rpcrdma_svc_closed(c->svc))
+			return;
+		if (!more)
+			epoll_wait(c->epoll, &event, 1, wait_ms(c->svc));
+	}
+}
+
+static void conn_close(struct rdma_conn *c)
+{
+	rpcrdma_svc_destroy(c->svc);
+	close(c->epoll);
+	free(c);
+	connection_end();
+}
+
+static void *conn_thread(void *arg)
+{
+	struct rdma_conn *c = arg;
+	struct rpcrdma_svc_params params = {
+		.ep = c->ep,
+		.credits = CREDITS,
+		.inline_bytes = INLINE_BYTES,
+		.arena_bytes = ARENA_BYTES,
+		.max_io_bytes = NFS3_IO_MAX_BYTES,
+		.remote_invalidate = true,
+		.on_call = on_call,
+		.ctx = c,
+	};
+	if (rpcrdma_svc_create(&params, &c->svc) == 0)
+		serve_connection(c);
+	conn_close(c);
+	return NULL;
+}
+
+struct rdma_server {
+	struct server *srv;
+	const struct rdma_device *device;
+	struct rdma_listener *listener;
+};
+
+/* 0: a connection was taken, or refused; -EAGAIN: none is waiting. */
+static int accept_one(struct rdma_server *s)
+{
+	struct sockaddr_storage peer;
+	struct rdma_conn *c = calloc(1, sizeof *c);
+	int err = c ? 0 : -ENOMEM;
+	if (c)
+		c->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (c && c->epoll < 0)
+		err = -errno;
+	struct rdma_ep_params params = {
+		.epoll_fd = c ? c->epoll : -1,
+		.epoll_data = c,
+		.max_recv = MAX_RECV,
+		.max_send = MAX_SEND,
+		.read_depth = READ_DEPTH,
+	};
+	if (!err)
+		err = s->device->listener_accept(s->listener, &params, &peer, &c->ep);
+	if (err) {
+		if (c && c->epoll >= 0)
+			close(c->epoll);
+		free(c);
+		return err;
+	}
+	c->srv = s->srv;
+	peer_of(&peer, c->peer);
+	bool may = connection_begin();
+	if (may && thread_start(conn_thread, c))
+		return 0;
+	if (may)
+		connection_end();
+	c->ep->ops->close(c->ep);
+	close(c->epoll);
+	free(c);
+	return 0;
+}
+
+static void *listener_thread(void *arg)
+{
+	struct rdma_server *s = arg;
+	for (;;) {
+		struct pollfd p = {.fd = s->device->listener_fd(s->listener), .events = POLLIN};
+		if (poll(&p, 1, -1) < 0)
+			continue;
+		int err;
+		while ((err = accept_one(s)) == 0)
+			;
+		accept_pause(-err);
+	}
+	return NULL;
+}
+
+static const struct rdma_device *device_by_name(const char *name)
+{
+	return strcmp(name, softiwarp_device.name) == 0 ? &softiwarp_device : NULL;
+}
+
+int rdma_listen(struct server *srv, const char *device, const struct sockaddr_storage *addr, uint16_t port,
+		uint16_t *bound)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = address_with_port(addr, port, &sa);
+	const struct rdma_device *dev = device_by_name(device);
+	if (!dev)
+		return -ENODEV;
+	struct rdma_server *s = malloc(sizeof *s);
+	if (!s)
+		return -ENOMEM;
+	*s = (struct rdma_server){.srv = srv, .device = dev};
+	int err = dev->listen((struct sockaddr *)&sa, len, &s->listener);
+	if (err) {
+		free(s);
+		return err;
+	}
+	*bound = dev->listener_port(s->listener);
+	if (thread_start(listener_thread, s))
+		return 0;
+	dev->listener_close(s->listener);
+	free(s);
+	return -EAGAIN;
+}

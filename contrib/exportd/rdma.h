@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * RPC over RDMA (RFC 8166): a listener, and one thread for each connection, which drives the responder and
+ * serves its calls as they come. WRITE data is written to the file from the memory that RDMA Read put it
+ * into, READ data is read from the file into the memory that RDMA Write takes it from.
+ */
+#ifndef EXPORTD_RDMA_H
+#define EXPORTD_RDMA_H
+
+#include "server.h"
+
+#include <sys/socket.h>
+
+/* device: by name. Port 0: any. -ENODEV: no such device; else -errno. */
+int rdma_listen(struct server *srv, const char *device, const struct sockaddr_storage *addr, uint16_t port,
+		uint16_t *bound);
+
+#endif
