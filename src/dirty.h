@@ -20,12 +20,12 @@
 #include <stdint.h>
 
 #define DIRTY_VERF_BYTES 8u
+#define DIRTY_TO_END UINT64_MAX /* as a length: from the offset to the end of everything */
 
 enum dirty_state {
 	DIRTY_IDLE,    /* in no file */
-	DIRTY_WAITING, /* overlaps one that flies, or an older one that waits */
-	DIRTY_FLYING,  /* sent, not answered; or a SETATTR of the size, which flies over [size, end of
-			  everything) */
+	DIRTY_WAITING, /* overlaps one that flies, or one that waits before it */
+	DIRTY_FLYING,  /* sent, not answered; or a SETATTR of the size, which flies over [size, end) */
 	DIRTY_KEPT,    /* answered UNSTABLE: the bytes are kept */
 	DIRTY_AGAIN,   /* the server may have lost it: to be sent again by the lane that owns the memory */
 };
@@ -34,12 +34,12 @@ enum dirty_state {
 struct dirty_range {
 	struct dirty_range *next, *prev;
 	enum dirty_state state;
+	bool again; /* it waits, or flies, to be sent again */
 	uint64_t offset;
-	uint64_t len_bytes;
-	uint64_t seq;	   /* order of arrival in the file: the higher is the newer */
-	uint64_t answered; /* order of answers in the file */
+	uint64_t len_bytes; /* may be cut down to 0: nothing is left to be sent again */
+	uint64_t seq;	    /* order of arrival in the file: the higher is the newer */
+	uint64_t answered;  /* KEPT: order of answers in the file */
 	uint8_t verf[DIRTY_VERF_BYTES];
-	bool again; /* it flies, or waits, to be sent again */
 };
 
 struct dirty_list {
@@ -49,11 +49,58 @@ struct dirty_list {
 struct dirty {
 	struct dirty_list waiting; /* in order of arrival */
 	struct dirty_list flying;
-	struct dirty_list kept;	 /* in order of answers */
-	struct dirty_list again; /* in order of arrival */
+	struct dirty_list kept; /* in order of answers */
+	struct dirty_list again;
+	unsigned int nagain; /* ranges to be sent again: in `again`, waiting or flying */
 	uint64_t seq;
 	uint64_t answers;
-	uint64_t pending_end; /* no kept or again range ends behind it; 0 when there are none */
+	uint64_t pending_end; /* no kept range, and none to be sent again, ends behind it; 0: there is none */
 };
+
+/* A range is cut in two: gives a second struct over the same memory (the callee copies what is his), or NULL:
+ * out of memory. Then the part behind the cut is lost: the function that asked for it gives false, and its
+ * caller owes the file an error. */
+typedef struct dirty_range *dirty_split_fn(struct dirty_range *range);
+
+/* A new WRITE, or a truncation: offset and len_bytes are set. True: it flies; false: it waits and will come
+ * from dirty_next_ready(). */
+bool dirty_add(struct dirty *d, struct dirty_range *range);
+
+/* An AGAIN range is about to be sent: the same answer. Not for one that has nothing left: dirty_drop() that.
+ */
+bool dirty_send_again(struct dirty *d, struct dirty_range *range);
+
+/* A waiting range that may fly now, and does from here on; NULL: none. Ask after everything that ends a
+ * flight. */
+struct dirty_range *dirty_next_ready(struct dirty *d);
+
+/* The flight ended with an UNSTABLE answer: its bytes are kept, and cut out of what is older and waits to be
+ * sent again. False if a split failed (see dirty_split_fn). */
+bool dirty_answered(struct dirty *d, struct dirty_range *range, const uint8_t verf[DIRTY_VERF_BYTES],
+		    dirty_split_fn *split);
+
+/* The flight ended with its bytes stable already. Nothing older may overwrite them later. False if a
+ * split failed. */
+bool dirty_stable(struct dirty *d, struct dirty_range *range, dirty_split_fn *split);
+
+/* Takes a range out, whatever its state: it failed, it was a truncation, or it has nothing left. */
+void dirty_drop(struct dirty *d, struct dirty_range *range);
+
+/* The file was cut at `size`: nothing of what is kept beyond it will be sent again. */
+void dirty_truncate(struct dirty *d, uint64_t size);
+
+/* A COMMIT that was sent when d->answers was `upto` came back with `verf`. Takes out the ranges that are
+ * stable now and returns them, linked by `next`; makes AGAIN those with another verifier, cut by newer bytes.
+ * *ok is false if a split failed. */
+struct dirty_range *dirty_committed(struct dirty *d, uint64_t upto, const uint8_t verf[DIRTY_VERF_BYTES],
+				    dirty_split_fn *split, bool *ok);
+
+/* Is everything answered up to `upto` stable? False also while anything is to be sent again. */
+bool dirty_is_stable(const struct dirty *d, uint64_t upto);
+
+static inline bool dirty_none(const struct dirty *d)
+{
+	return !d->waiting.first && !d->flying.first && !d->kept.first && !d->again.first;
+}
 
 #endif

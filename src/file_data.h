@@ -22,10 +22,9 @@ struct file_data {
 	int error;		  /* the first write error that no fsync or close has reported yet: -errno */
 	bool commit_running;	  /* one COMMIT of a file at a time */
 	struct op *syncers;	  /* fsync and close, waiting until what is dirty is stable */
-	struct inode *next_dirty; /* the mount's list of files with kept data */
-	bool listed;
-	uint64_t pages_foreign; /* inode_foreign_changes() as of the last OPEN that looked */
-	atomic_uint opens;	/* open files of this inode: silly rename asks */
+	struct inode *next_dirty; /* in a lane's queue of files to commit; commit_running is set meanwhile */
+	uint64_t pages_foreign;	  /* inode_foreign_changes() as of the last OPEN that looked */
+	atomic_uint opens;	  /* open files of this inode: silly rename asks */
 };
 
 /* In zeroed memory. */

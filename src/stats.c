@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+#include "stats.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct stats_file {
+	void *map;
+	size_t bytes;
+	char path[512]; /* "": there is no file */
+	char dir[256];
+};
+
+const char *stats_dir(unsigned int which, char *buf, size_t size)
+{
+	const char *base = which == 0 ? "/run" : getenv("XDG_RUNTIME_DIR");
+	if (which > 1 || !base || base[0] != '/' || (size_t)snprintf(buf, size, "%s/nfsrdma", base) >= size)
+		return NULL;
+	return buf;
+}
+
+/* An empty file of the right size under a name that only this process uses, or -errno. */
+static int make_file(struct stats_file *file)
+{
+	if (!stats_dir(geteuid() == 0 ? 0 : 1, file->dir, sizeof file->dir))
+		return -ENOENT;
+	if (mkdir(file->dir, 0755) && errno != EEXIST)
+		return -errno;
+	snprintf(file->path, sizeof file->path, "%s/.starting.%d", file->dir, (int)getpid());
+	unlink(file->path);
+	int fd = open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	if (fd < 0) {
+		file->path[0] = '\0';
+		return -errno;
+	}
+	int err = posix_fallocate(fd, 0, (off_t)file->bytes);
+	if (err) {
+		unlink(file->path);
+		file->path[0] = '\0';
+		close(fd);
+		return -err;
+	}
+	return fd;
+}
+
+int stats_create(unsigned int nlanes, struct stats_file **out, const char **why)
+{
+	struct stats_file *file = calloc(1, sizeof *file);
+	if (!file)
+		return -ENOMEM;
+	file->bytes = sizeof(struct stats_header) + nlanes * sizeof(struct lane_stats);
+	int fd = make_file(file);
+	*why = fd < 0 ? strerror(-fd) : NULL;
+	file->map =
+		fd < 0 ? mmap(NULL, file->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+		       : mmap(NULL, file->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	if (file->map == MAP_FAILED) {
+		if (file->path[0])
+			unlink(file->path);
+		free(file);
+		return -ENOMEM;
+	}
+	struct stats_header *h = file->map;
+	h->version = STATS_VERSION;
+	h->nlanes = nlanes;
+	h->lane_offset = sizeof *h;
+	h->lane_bytes = sizeof(struct lane_stats);
+	h->pid = (uint64_t)getpid();
+	memcpy(h->magic, STATS_MAGIC, sizeof h->magic);
+	*out = file;
+	return 0;
+}
+
+struct stats_header *stats_header(struct stats_file *file)
+{
+	return file->map;
+}
+
+struct lane_stats *stats_lane(struct stats_file *file, unsigned int lane)
+{
+	return (struct lane_stats *)((char *)file->map + sizeof(struct stats_header)) + lane;
+}
+
+void stats_publish(struct stats_file *file, unsigned int major, unsigned int minor)
+{
+	char path[sizeof file->path];
+	if (!file->path[0])
+		return;
+	snprintf(path, sizeof path, "%s/%u:%u", file->dir, major, minor);
+	if (rename(file->path, path) == 0)
+		memcpy(file->path, path, sizeof path);
+}
+
+void stats_remove(struct stats_file *file)
+{
+	if (!file)
+		return;
+	if (file->path[0])
+		unlink(file->path);
+	munmap(file->map, file->bytes);
+	free(file);
+}
