@@ -43,6 +43,9 @@ struct nfs_mount {
 	struct notify *notify; /* the thread that may send notifications to the kernel; no lane may */
 	struct fuse_session *session;
 	struct stats_file *stats;
+	bool ready;   /* the kernel's INIT was answered */
+	bool mounted; /* main's */
+	int ended_fd; /* eventfd: /dev/fuse said that the file system is no longer mounted */
 	unsigned int nlanes;
 	struct lane *lanes[MOUNT_LANES_MAX];
 };

@@ -8,7 +8,7 @@
  *	{
  *		struct op *op = op_begin(req);
  *		struct inode *inode = op_hold(op, inode_of(the_mount->inodes, ino));
- *		op_rpc(op, NFS3_GETATTR, op_cred(op), &inode->fh, on_getattr);
+ *		op_rpc(op, NFSPROC3_GETATTR, op_cred(op), &inode->fh, on_getattr);
  *	}
  *	static void on_getattr(struct op *op, int err, struct xdr_reader *results)
  *	{
@@ -38,6 +38,7 @@
 #define OP_H
 
 #include "cred.h"
+#include "dirty.h"
 #include "lane.h"
 #include "nfs3.h"
 
@@ -98,11 +99,26 @@ struct op {
 		uint64_t stamp;
 	} may;
 
+	/* data_sync()'s and data_truncate_begin()'s, while they run. */
+	struct {
+		struct op *next;
+		uint64_t upto; /* everything answered up to here must be stable */
+		int *err;
+		op_resume_fn *resume;
+	} sync;
+	struct {
+		struct dirty_range range;
+		op_resume_fn *resume;
+		struct lane_msg msg;
+	} truncation;
+
 	/* op.c's own. */
 	struct op *next;
 	struct cred cred;
 	bool cred_known;
+	bool in_done; /* its call has been answered and not yet been renewed */
 	int phase;
+	int refused;
 	op_reply_fn *on_reply;
 	op_resume_fn *resume;
 	struct lane_msg msg;
@@ -119,7 +135,7 @@ struct op {
 
 /* The operation's own state, zeroed by op_begin(). */
 #define op_state(op, type)                                                                                   \
-	({                                                                                                   \
+	__extension__({                                                                                      \
 		static_assert(sizeof(type) <= OP_STATE_BYTES, "an operation's state is too big");            \
 		(type *)(void *)(op)->state;                                                                 \
 	})

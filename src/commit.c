@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * COMMIT. Normal operation: one COMMIT of a whole file makes stable all that was answered before it was sent,
+ * on whichever lane; so one runs at a time for a file, on the lane that first wanted it. It is wanted by
+ * fsync(2) and close(2); by a lane a quarter of whose arena is dirty, or whose readers wait for memory; when
+ * data has been kept for KEEP_NS (sync(2) and umount(2) tell a FUSE file system nothing); and after a
+ * reconnect, when the server may have lost what it had not committed.
+ *
+ * Recovery. Ranges whose verifier is not the one that COMMIT brings are DIRTY_AGAIN: their lanes send them
+ * again (data_write.c), and a later COMMIT covers them. A COMMIT that fails loses the ranges that it was for:
+ * an error that fsync() or close() reports, once.
+ *
+ * Progress. A COMMIT needs an op of the lane's own. When all are in use the file waits in the lane's queue;
+ * those in use end without any request that was not yet read.
+ */
+#include "arena.h"
+#include "data_priv.h"
+#include "fs_entry.h"
+#include "log.h"
+#include "mount.h"
+#include "xdr.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define KEEP_NS 3000000000ull /* "within 5 s on its own": three, and the time that COMMIT takes */
+#define LOOK_AT_MAX 256	      /* kept pieces, when a turn looks for files to commit */
+
+struct commit_state {
+	struct inode *inode; /* held by the op */
+	uint64_t upto;
+};
+
+/* ---- the lane's list of pieces that are not stable: kept, or to be sent again ---- */
+
+static void on_keep_timer(struct lane_timer *timer);
+
+void commit_kept(struct lane *lane, struct write_buf *wb)
+{
+	/* Another lane's COMMIT may have taken it out of the file already; then a message is on its way. */
+	commit_forget(wb);
+	wb->kept_ns = lane->now_ns;
+	wb->linked = true;
+	wb->next = NULL;
+	wb->prev = lane->kept_last;
+	if (lane->kept_last)
+		lane->kept_last->next = wb;
+	else
+		lane->kept_first = wb;
+	lane->kept_last = wb;
+	if (!lane->commit_timer.armed)
+		lane_timer_set(lane, &lane->commit_timer, lane->now_ns + KEEP_NS, on_keep_timer);
+}
+
+void commit_forget(struct write_buf *wb)
+{
+	struct lane *lane = wb->lane;
+	if (!wb->linked)
+		return;
+	if (wb->prev)
+		wb->prev->next = wb->next;
+	else
+		lane->kept_first = wb->next;
+	if (wb->next)
+		wb->next->prev = wb->prev;
+	else
+		lane->kept_last = wb->prev;
+	wb->linked = false;
+}
+
+/* Wants a COMMIT of the files whose pieces have been kept since before `since_ns`, oldest first. */
+static void commit_older(struct lane *lane, uint64_t since_ns)
+{
+	struct inode *last = NULL;
+	unsigned int looked = 0;
+	for (struct write_buf *wb = lane->kept_first; wb && wb->kept_ns <= since_ns && looked < LOOK_AT_MAX;
+	     wb = wb->next, looked++) {
+		if (wb->file->inode == last)
+			continue;
+		last = wb->file->inode;
+		commit_want(lane, last);
+	}
+}
+
+static void on_keep_timer(struct lane_timer *timer)
+{
+	struct lane *lane = (struct lane *)((char *)timer - offsetof(struct lane, commit_timer));
+	if (!lane->kept_first)
+		return;
+	commit_older(lane, lane->now_ns - KEEP_NS);
+	uint64_t due = lane->kept_first->kept_ns + KEEP_NS;
+	if (due < lane->now_ns + KEEP_NS / 16)
+		due = lane->now_ns + KEEP_NS / 16; /* it is being committed, or waits for another lane's */
+	lane_timer_set(lane, timer, due, on_keep_timer);
+}
+
+/* ---- waiting for stability ---- */
+
+static void resume_syncer(struct op *op)
+{
+	op->sync.resume(op);
+}
+
+static int take_error(struct file_data *fd)
+{
+	int err = fd->error;
+	fd->error = 0;
+	return err;
+}
+
+void data_sync(struct op *op, struct inode *inode, int *err, op_resume_fn *resume)
+{
+	struct file_data *fd = &inode->data;
+	op->run_to_end = true;
+	pthread_mutex_lock(&fd->lock);
+	bool stable = dirty_is_stable(&fd->dirty, fd->dirty.answers);
+	if (stable) {
+		*err = take_error(fd);
+	} else {
+		op->sync.upto = fd->dirty.answers;
+		op->sync.err = err;
+		op->sync.resume = resume;
+		op->sync.next = fd->syncers;
+		fd->syncers = op;
+	}
+	pthread_mutex_unlock(&fd->lock);
+	if (stable)
+		resume(op);
+	else
+		commit_want(op->lane, inode);
+}
+
+void commit_advance(struct lane *lane, struct inode *inode)
+{
+	struct file_data *fd = &inode->data;
+	pthread_mutex_lock(&fd->lock);
+	struct op **at = &fd->syncers;
+	while (*at) {
+		struct op *op = *at;
+		if (!dirty_is_stable(&fd->dirty, op->sync.upto)) {
+			at = &op->sync.next;
+			continue;
+		}
+		*at = op->sync.next;
+		*op->sync.err = take_error(fd);
+		op_resume(op, resume_syncer);
+	}
+	bool more = fd->syncers && !fd->dirty.nagain;
+	pthread_mutex_unlock(&fd->lock);
+	if (more)
+		commit_want(lane, inode);
+}
+
+/* ---- the RPC ---- */
+
+static void give_back_all(struct dirty_range *first)
+{
+	while (first) {
+		struct dirty_range *next = first->next;
+		write_buf_give_back(write_buf_of(first));
+		first = next;
+	}
+}
+
+/* Takes out what the COMMIT was for. Under the file's lock. */
+static struct dirty_range *lose(struct file_data *fd, uint64_t upto, uint64_t *bytes)
+{
+	struct dirty_range *lost = NULL, *r;
+	while ((r = fd->dirty.kept.first) && r->answered <= upto) {
+		*bytes += r->len_bytes;
+		dirty_drop(&fd->dirty, r);
+		r->next = lost;
+		lost = r;
+	}
+	return lost;
+}
+
+static void commit_failed(struct inode *inode, uint64_t upto, int err)
+{
+	struct file_data *fd = &inode->data;
+	uint64_t bytes = 0;
+	pthread_mutex_lock(&fd->lock);
+	struct dirty_range *lost = lose(fd, upto, &bytes);
+	/* A file that was removed, and that nobody has open, need not be saved. */
+	bool quiet = err == -ESTALE && file_data_opens(fd) == 0;
+	if (!fd->error && !quiet)
+		fd->error = err;
+	fd->commit_running = false;
+	pthread_mutex_unlock(&fd->lock);
+	if (!quiet) {
+		lane_self()->stats->fuse.write_errors++;
+		data_log_lost(inode, bytes, err);
+	}
+	give_back_all(lost);
+}
+
+static void on_commit(struct op *op, int err, struct xdr_reader *results)
+{
+	struct commit_state *state = op_state(op, struct commit_state);
+	struct inode *inode = state->inode;
+	struct file_data *fd = &inode->data;
+	struct nfs3_commit_res res;
+
+	if (!err)
+		err = nfs3_decode_commit(results, &res);
+	if (!err)
+		fs_take(op, inode, &res.wcc.after);
+	if (!err)
+		err = nfs3_errno(res.status);
+	if (err) {
+		commit_failed(inode, state->upto, err);
+	} else {
+		bool ok;
+		pthread_mutex_lock(&fd->lock);
+		struct dirty_range *stable =
+			dirty_committed(&fd->dirty, state->upto, res.verf, write_buf_split, &ok);
+		if (!ok && !fd->error)
+			fd->error = -EIO;
+		if (fd->dirty.again.first)
+			log_warning(
+				"server %s restarted: sending again what it had not committed of file %llu",
+				op->lane->mount->source, (unsigned long long)inode->fileid);
+		data_post_again(fd);
+		fd->commit_running = false;
+		pthread_mutex_unlock(&fd->lock);
+		op->lane->stats->fuse.commits++;
+		give_back_all(stable);
+	}
+	commit_advance(op->lane, inode);
+	op_reply_none(op);
+}
+
+static void commit_send(struct op *op, struct inode *inode)
+{
+	struct file_data *fd = &inode->data;
+	struct commit_state *state = op_state(op, struct commit_state);
+	state->inode = op_hold(op, inode);
+	pthread_mutex_lock(&fd->lock);
+	struct dirty_range *first = fd->dirty.kept.first;
+	state->upto = fd->dirty.answers;
+	if (first)
+		op->cred = write_buf_of(first)->file->cred;
+	else
+		fd->commit_running = false;
+	pthread_mutex_unlock(&fd->lock);
+	if (!first) {
+		commit_advance(op->lane, inode);
+		op_reply_none(op);
+		return;
+	}
+	struct nfs3_commit_args args = {.file = &inode->fh}; /* all of the file */
+	op_rpc(op, NFSPROC3_COMMIT, &op->cred, &args, on_commit);
+}
+
+void commit_want(struct lane *lane, struct inode *inode)
+{
+	struct file_data *fd = &inode->data;
+	pthread_mutex_lock(&fd->lock);
+	bool start = !fd->commit_running && fd->dirty.kept.first;
+	if (start)
+		fd->commit_running = true;
+	pthread_mutex_unlock(&fd->lock);
+	if (!start)
+		return;
+	struct op *op = op_begin_own(lane);
+	if (op) {
+		commit_send(op, inode);
+		return;
+	}
+	inode_ref(inode); /* the queue's */
+	fd->next_dirty = NULL;
+	if (lane->commit_first)
+		lane->commit_last->data.next_dirty = inode;
+	else
+		lane->commit_first = inode;
+	lane->commit_last = inode;
+}
+
+/* ---- once per turn ---- */
+
+void data_turn(struct lane *lane)
+{
+	data_resend_queued(lane);
+	while (lane->commit_first && lane->ops_own_free.first) {
+		struct inode *inode = lane->commit_first;
+		lane->commit_first = inode->data.next_dirty;
+		commit_send(op_begin_own(lane), inode);
+		inode_unref(inode);
+	}
+	if (lane->kept_first && (arena_wants_commit(lane->arena) || lane->run_waiters.first ||
+				 atomic_load(&lane->stop) || !arena_receive_area(lane->arena)))
+		commit_older(lane, UINT64_MAX);
+	lane->stats->fuse.kept_bytes = arena_used_bytes(lane->arena, ARENA_DIRTY);
+}
+
+bool data_all_stable(const struct lane *lane)
+{
+	return !lane->kept_first && !lane->again_first && !lane->commit_first;
+}
+
+void data_connection_up(struct lane *lane)
+{
+	commit_older(lane, UINT64_MAX);
+}

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * WRITE. Normal operation: the payload is in the arena already. It is added to its file; when nothing that
+ * overlaps it is in flight it is sent, UNSTABLE, or FILE_SYNC when write(2) must return with stable data
+ * (O_SYNC, O_DSYNC, O_DIRECT, the option sync). The request is answered when the server has answered; the
+ * bytes are kept until a COMMIT with the same verifier.
+ *
+ * Recovery. Short writes are continued. When a verifier has changed, commit.c makes ranges DIRTY_AGAIN and
+ * tells their lanes, which send them from here, as the opener, with an op of the lane's own. What then fails
+ * is lost: the error is kept for fsync() or close(), and the log has a line.
+ */
+#include "arena.h"
+#include "data_priv.h"
+#include "fs.h"
+#include "fs_entry.h"
+#include "log.h"
+#include "mount.h"
+#include "options.h"
+#include "xdr.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct write_state {
+	struct write_buf *wb;
+};
+
+struct write_buf *write_buf_of(struct dirty_range *range)
+{
+	return (struct write_buf *)(void *)range;
+}
+
+/* ---- pieces of data ---- */
+
+static struct write_buf *write_buf_get(struct lane *lane)
+{
+	struct write_buf *wb = lane->bufs_free;
+	assert(wb); /* one for each page of the arena, and each needs a page */
+	lane->bufs_free = wb->next;
+	memset(wb, 0, sizeof *wb);
+	wb->lane = lane;
+	wb->origin = wb;
+	atomic_store(&wb->pieces, 1);
+	return wb;
+}
+
+static void memory_unref(struct write_buf *origin)
+{
+	struct lane *lane = origin->lane;
+	if (atomic_fetch_sub(&origin->pieces, 1) > 1)
+		return;
+	arena_free(lane->arena, origin->base, origin->run_bytes, ARENA_DIRTY);
+	origin->next = lane->bufs_free;
+	lane->bufs_free = origin;
+}
+
+void write_buf_free(struct write_buf *wb)
+{
+	struct write_buf *origin = wb->origin;
+	assert(wb->range.state == DIRTY_IDLE && wb->lane == lane_self());
+	commit_forget(wb);
+	open_file_unref(wb->file);
+	wb->file = NULL;
+	if (wb->heap)
+		free(wb);
+	memory_unref(origin);
+}
+
+static void on_given_back(struct lane_msg *msg)
+{
+	write_buf_free((struct write_buf *)((char *)msg - offsetof(struct write_buf, msg)));
+}
+
+void write_buf_give_back(struct write_buf *wb)
+{
+	if (wb->lane == lane_self())
+		write_buf_free(wb);
+	else
+		lane_post(wb->lane, &wb->msg, on_given_back);
+}
+
+/* Under the file's lock, on any lane. Rare (the server has restarted), so it may allocate. */
+struct dirty_range *write_buf_split(struct dirty_range *range)
+{
+	struct write_buf *wb = write_buf_of(range);
+	struct write_buf *tail = malloc(sizeof *tail);
+	if (!tail)
+		return NULL;
+	memset(tail, 0, sizeof *tail);
+	tail->lane = wb->lane;
+	tail->file = open_file_ref(wb->file);
+	tail->base = wb->base;
+	tail->base_offset = wb->base_offset;
+	tail->origin = wb->origin;
+	atomic_fetch_add(&wb->origin->pieces, 1);
+	tail->sync = wb->sync;
+	tail->heap = true;
+	return &tail->range;
+}
+
+void data_log_lost(struct inode *inode, uint64_t bytes, int err)
+{
+	log_error("server %s: file with id %llu: %llu bytes could not be saved: %s", the_mount->source,
+		  (unsigned long long)inode->fileid, (unsigned long long)bytes, strerror(-err));
+}
+
+/* ---- sending ---- */
+
+static void on_write(struct op *op, int err, struct xdr_reader *results);
+
+static void send_rest(struct write_buf *wb)
+{
+	struct op *op = wb->op;
+	struct inode *inode = wb->file->inode;
+	uint64_t offset = wb->range.offset + wb->done_bytes;
+	uint64_t left = wb->range.len_bytes - wb->done_bytes;
+	uint32_t wsize = wb->lane->mount->wsize;
+	struct nfs3_write_args args = {.file = &inode->fh,
+				       .offset = offset,
+				       .count = left < wsize ? (uint32_t)left : wsize,
+				       .stable = wb->sync ? NFS3_FILE_SYNC : NFS3_UNSTABLE};
+	op_state(op, struct write_state)->wb = wb;
+	op->out = (struct iovec){wb->base + (offset - wb->base_offset), args.count};
+	inode_change_begin(inode);
+	op_rpc(op, NFSPROC3_WRITE, &wb->file->cred, &args, on_write);
+}
+
+static void enqueue_again(struct write_buf *wb)
+{
+	struct lane *lane = wb->lane;
+	wb->next_again = NULL;
+	if (lane->again_first)
+		lane->again_last->next_again = wb;
+	else
+		lane->again_first = wb;
+	lane->again_last = wb;
+}
+
+/* Its range flies. On its own lane. */
+static void fly(struct write_buf *wb)
+{
+	if (!wb->op)
+		wb->op = op_begin_own(wb->lane);
+	if (!wb->op) {
+		enqueue_again(wb);
+		return;
+	}
+	wb->done_bytes = 0;
+	wb->stable = true;
+	send_rest(wb);
+}
+
+/* Takes a range that has nothing left, or was lost, out of its file, and goes on. */
+static void drop(struct write_buf *wb)
+{
+	struct lane *lane = wb->lane;
+	struct inode *inode = wb->file->inode;
+	struct file_data *fd = &inode->data;
+	inode_ref(inode);
+	pthread_mutex_lock(&fd->lock);
+	dirty_drop(&fd->dirty, &wb->range);
+	data_post_ready(fd);
+	pthread_mutex_unlock(&fd->lock);
+	write_buf_free(wb);
+	commit_advance(lane, inode);
+	inode_unref(inode);
+}
+
+void data_resend_queued(struct lane *lane)
+{
+	while (lane->again_first && lane->ops_own_free.first) {
+		struct write_buf *wb = lane->again_first;
+		lane->again_first = wb->next_again;
+		fly(wb);
+	}
+}
+
+static void on_ready(struct lane_msg *msg)
+{
+	struct write_buf *wb = (struct write_buf *)((char *)msg - offsetof(struct write_buf, msg));
+	if (wb->range.len_bytes == 0) /* it flies, so nobody cuts it any more; cut to nothing before */
+		drop(wb);
+	else
+		fly(wb);
+}
+
+static void on_truncation_ready(struct lane_msg *msg)
+{
+	struct op *op = (struct op *)((char *)msg - offsetof(struct op, truncation.msg));
+	op->truncation.resume(op);
+}
+
+static void post_flight(struct dirty_range *range)
+{
+	if (range->len_bytes == DIRTY_TO_END) {
+		struct op *op = (struct op *)((char *)range - offsetof(struct op, truncation.range));
+		lane_post(op->lane, &op->truncation.msg, on_truncation_ready);
+	} else {
+		struct write_buf *wb = write_buf_of(range);
+		lane_post(wb->lane, &wb->msg, on_ready);
+	}
+}
+
+void data_post_ready(struct file_data *fd)
+{
+	struct dirty_range *range;
+	while ((range = dirty_next_ready(&fd->dirty)))
+		post_flight(range);
+}
+
+static void on_again(struct lane_msg *msg)
+{
+	struct write_buf *wb = (struct write_buf *)((char *)msg - offsetof(struct write_buf, msg));
+	struct file_data *fd = &wb->file->inode->data;
+	if (!wb->linked) /* a piece that was cut off */
+		commit_kept(wb->lane, wb);
+	pthread_mutex_lock(&fd->lock);
+	wb->posted = false;
+	bool nothing = wb->range.len_bytes == 0;
+	bool flies = !nothing && dirty_send_again(&fd->dirty, &wb->range);
+	pthread_mutex_unlock(&fd->lock);
+	if (nothing)
+		drop(wb);
+	else if (flies)
+		fly(wb);
+}
+
+void data_post_again(struct file_data *fd)
+{
+	if (!fd->dirty.nagain)
+		return;
+	for (struct dirty_range *r = fd->dirty.again.first; r; r = r->next) {
+		struct write_buf *wb = write_buf_of(r);
+		if (wb->posted)
+			continue;
+		wb->posted = true;
+		lane_post(wb->lane, &wb->msg, on_again);
+	}
+}
+
+/* ---- answers ---- */
+
+static void write_failed(struct write_buf *wb, int err)
+{
+	struct op *op = wb->op;
+	struct inode *inode = wb->file->inode;
+	bool again = wb->range.again;
+	if (again) { /* write(2) has been answered long ago */
+		wb->lane->stats->fuse.write_errors++;
+		data_log_lost(inode, wb->range.len_bytes, err);
+		pthread_mutex_lock(&inode->data.lock);
+		if (!inode->data.error)
+			inode->data.error = err;
+		pthread_mutex_unlock(&inode->data.lock);
+	}
+	wb->op = NULL;
+	op_hold(op, inode);
+	drop(wb);
+	op_reply_err(op, err);
+}
+
+/* All of it was answered. */
+static void write_done(struct write_buf *wb)
+{
+	struct op *op = wb->op;
+	struct lane *lane = wb->lane;
+	struct inode *inode = op_hold(op, wb->file->inode);
+	struct file_data *fd = &inode->data;
+	bool again = wb->range.again, stable = wb->stable;
+	size_t bytes = wb->range.len_bytes;
+
+	wb->op = NULL;
+	pthread_mutex_lock(&fd->lock);
+	bool ok = stable ? dirty_stable(&fd->dirty, &wb->range, write_buf_split)
+			 : dirty_answered(&fd->dirty, &wb->range, wb->range.verf, write_buf_split);
+	if (!ok && !fd->error)
+		fd->error = -EIO;
+	if (again)
+		for (struct op *s = fd->syncers; s; s = s->sync.next)
+			s->sync.upto = fd->dirty.answers; /* what they wait for has got a later place */
+	data_post_again(fd);
+	data_post_ready(fd);
+	pthread_mutex_unlock(&fd->lock);
+	if (!stable)
+		commit_kept(lane, wb);
+	else
+		write_buf_free(wb);
+	if (again) {
+		lane->stats->fuse.resent++;
+		commit_advance(lane, inode);
+		op_reply_none(op);
+		return;
+	}
+	lane->stats->fuse.write_bytes += bytes;
+	op_reply_write(op, bytes);
+}
+
+static void on_write(struct op *op, int err, struct xdr_reader *results)
+{
+	struct write_buf *wb = op_state(op, struct write_state)->wb;
+	struct inode *inode = wb->file->inode;
+	uint64_t left = wb->range.len_bytes - wb->done_bytes;
+	uint32_t wsize = op->lane->mount->wsize;
+	struct nfs3_write_res res;
+
+	if (!err)
+		err = nfs3_decode_write(results, left < wsize ? (uint32_t)left : wsize, &res);
+	int stale = fs_changed(op, inode, err ? NULL : &res.wcc);
+	if (!err)
+		err = nfs3_errno(res.status);
+	if (!err)
+		err = stale;
+	if (!err && res.count == 0)
+		err = -EIO; /* no progress: would go on for ever */
+	if (err) {
+		write_failed(wb, err);
+		return;
+	}
+	/* Of a write that was answered in parts the first part's verifier counts: if the server restarted
+	 * between them, COMMIT brings another and all of it is sent again. */
+	if (wb->done_bytes == 0)
+		memcpy(wb->range.verf, res.verf, sizeof wb->range.verf);
+	if (res.committed == NFS3_UNSTABLE)
+		wb->stable = false;
+	wb->done_bytes += res.count;
+	if (wb->done_bytes < wb->range.len_bytes)
+		send_rest(wb);
+	else
+		write_done(wb);
+}
+
+/* ---- the request ---- */
+
+void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+	      struct fuse_file_info *fi)
+{
+	struct op *op = op_begin(req);
+	struct lane *lane = op->lane;
+	struct incoming *in = &lane->incoming;
+	struct open_file *file = open_file_of(fi);
+	(void)ino, (void)buf; /* the payload is in the arena, not where libfuse thinks */
+
+	lane->stats->fuse.writes++;
+	if (size == 0 || size != in->payload_bytes) {
+		op_reply_err(op, size ? -EIO : 0);
+		return;
+	}
+	struct write_buf *wb = write_buf_get(lane);
+	wb->base = in->payload;
+	wb->run_bytes = in->payload_bytes;
+	in->payload = NULL; /* ours now */
+	wb->base_offset = wb->range.offset = (uint64_t)off;
+	wb->range.len_bytes = size;
+	wb->file = open_file_ref(file);
+	wb->sync = ((file->flags | fi->flags) & (O_DSYNC | O_SYNC | O_DIRECT)) || lane->mount->opts->sync;
+	wb->op = op;
+	op->run_to_end = true;
+
+	struct file_data *fd = &file->inode->data;
+	pthread_mutex_lock(&fd->lock);
+	bool flies = dirty_add(&fd->dirty, &wb->range);
+	pthread_mutex_unlock(&fd->lock);
+	if (flies)
+		fly(wb);
+	else
+		lane->stats->fuse.overlap_waits++;
+}
+
+/* ---- truncation ---- */
+
+void data_truncate_begin(struct op *op, struct inode *inode, uint64_t new_size, op_resume_fn *resume)
+{
+	struct file_data *fd = &inode->data;
+	op->run_to_end = true;
+	op->truncation.range = (struct dirty_range){.offset = new_size, .len_bytes = DIRTY_TO_END};
+	op->truncation.resume = resume;
+	pthread_mutex_lock(&fd->lock);
+	bool flies = dirty_add(&fd->dirty, &op->truncation.range);
+	pthread_mutex_unlock(&fd->lock);
+	if (flies)
+		resume(op);
+}
+
+void data_truncate_end(struct op *op, struct inode *inode, uint64_t new_size, bool done)
+{
+	struct file_data *fd = &inode->data;
+	pthread_mutex_lock(&fd->lock);
+	dirty_drop(&fd->dirty, &op->truncation.range);
+	if (done)
+		dirty_truncate(&fd->dirty, new_size);
+	data_post_ready(fd);
+	pthread_mutex_unlock(&fd->lock);
+}
+
+/* ---- making and ending ---- */
+
+int data_create(struct lane *lane)
+{
+	size_t n = arena_total_bytes(lane->arena) / ARENA_PAGE_BYTES;
+	lane->bufs = calloc(n, sizeof *lane->bufs);
+	if (!lane->bufs)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		lane->bufs[i].next = lane->bufs_free;
+		lane->bufs_free = &lane->bufs[i];
+	}
+	return 0;
+}
+
+void data_destroy(struct lane *lane)
+{
+	free(lane->bufs);
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * nfsrdma: from the command line to a mount, and from the unmount to the exit status.
+ *
+ * Normal operation. Everything that can fail is tried before the kernel is asked to mount: options, mount
+ * point, MOUNT, the connection, what the server says of the export. Then the lanes run, and this thread
+ * waits: for /dev/fuse to say that the file system was unmounted, or for a signal.
+ *
+ * Ending. The lanes go on until nothing is in progress and nothing is unsaved. SIGTERM and SIGINT unmount
+ * first (lazily); a second one gives up what is not saved. The exit status is 0 when all data was saved.
+ */
+#include "fs.h"
+#include "lane_priv.h"
+#include "log.h"
+#include "mount.h"
+#include "mountd.h"
+#include "notify.h"
+#include "options.h"
+#include "rpcrdma.h"
+#include "session.h"
+#include "setup.h"
+#include "start.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+struct nfs_mount *the_mount;
+
+static struct options opts;
+static struct nfs_mount the_one;
+static char mountpoint[PATH_MAX];
+static struct mountd_export export;
+
+static struct mountd_args mountd_args(const struct cred *cred)
+{
+	return (struct mountd_args){.server = opts.server,
+				    .export = opts.export,
+				    .mountport = (uint16_t)opts.mountport,
+				    .resvport = opts.resvport,
+				    .cred = cred,
+				    .timeout_ms = MOUNTD_TIMEOUT_MS};
+}
+
+static void our_cred(struct cred *cred)
+{
+	cred_init(cred, the_one.machine, geteuid(), getegid(), NULL, 0);
+}
+
+/* MOUNT, again and again for `retry` minutes while the server is not reached. */
+static int ask_mountd(char *err)
+{
+	struct cred cred;
+	our_cred(&cred);
+	struct mountd_args args = mountd_args(&cred);
+	time_t give_up = time(NULL) + 60 * (time_t)opts.retry;
+	int error;
+	while ((error = mountd_mount(&args, &export, err)) && mountd_may_retry(error) && time(NULL) < give_up)
+		sleep(1);
+	return error;
+}
+
+static void set_port(struct sockaddr_storage *addr, uint16_t port)
+{
+	if (addr->ss_family == AF_INET6)
+		((struct sockaddr_in6 *)addr)->sin6_port = htons(port);
+	else
+		((struct sockaddr_in *)addr)->sin_port = htons(port);
+}
+
+static int prepare(struct nfs_mount *mount, char *err)
+{
+	const char *why;
+	mount->opts = &opts;
+	mount->source = opts.source;
+	mount->mountpoint = mountpoint;
+	mount->by_root = geteuid() == 0;
+	mount->owner = geteuid();
+	gethostname(mount->machine, sizeof mount->machine - 1);
+	mount->proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	mount->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int error = stats_create(opts.nconnect, &mount->stats, &why);
+	if (error || mount->proc_fd < 0 || mount->ended_fd < 0) {
+		snprintf(err, START_LINE_MAX, "cannot start: %s", strerror(error ? -error : errno));
+		return error ? error : -errno;
+	}
+	if (why)
+		log_debug("no file for the counters: %s", why);
+	return 0;
+}
+
+/* Everything up to the mount. 0, or -errno with one line for people. */
+static int mount_all(struct nfs_mount *mount, char *err)
+{
+	struct setup_choice choice;
+	int error = setup_choose(&opts, &choice, err);
+	if (!error)
+		error = session_check_mountpoint(opts.mountpoint, opts.source, mountpoint, sizeof mountpoint,
+						 err);
+	if (!error)
+		error = prepare(mount, err);
+	if (!error)
+		error = ask_mountd(err);
+	if (error)
+		return error;
+	mount->root_fh = export.root;
+	set_port(&export.addr, (uint16_t)opts.port);
+	error = setup_lanes(mount, &choice, &export.addr, export.addrlen, err);
+	if (!error)
+		error = session_mount(mount, err);
+	return error;
+}
+
+/* What is worth saying of a mount that works: to whoever waits for the verdict, if it is about safety; to the
+ * log. */
+static const char *remarks(const struct nfs_mount *mount, char *line)
+{
+	log_info("%s mounted on %s: %u lane%s, each with %u bytes of registered memory, rsize %u, wsize %u, "
+		 "memreg %s",
+		 mount->source, mount->mountpoint, mount->nlanes, mount->nlanes == 1 ? "" : "s", opts.arena,
+		 mount->rsize, mount->wsize, stats_header(mount->stats)->memreg);
+	if (opts.memreg != MEMREG_PERSISTENT)
+		return NULL;
+	snprintf(line, START_LINE_MAX,
+		 "warning: memreg=persistent: the server can read and write all %u bytes of this mount's "
+		 "registered memory at "
+		 "any time; for trusted networks only",
+		 opts.arena);
+	return line;
+}
+
+/* ---- running and ending ---- */
+
+static void lanes_each(struct nfs_mount *mount, void (*do_it)(struct lane *lane))
+{
+	for (unsigned int i = 0; i < mount->nlanes; i++)
+		do_it(mount->lanes[i]);
+}
+
+static void ask_to_stop(struct lane *lane)
+{
+	atomic_store(&lane->stop, true);
+	lane_wake(lane);
+}
+
+static void *join_lanes(void *arg)
+{
+	struct nfs_mount *mount = arg;
+	uint64_t one = 1;
+	lanes_each(mount, lane_join);
+	ssize_t n = write(mount->ended_fd, &one, sizeof one);
+	(void)n;
+	return NULL;
+}
+
+/* Waits for the end of the file system, or a signal: its number, or 0. */
+static int wait_for_end(int signal_fd, int ended_fd)
+{
+	struct pollfd fds[] = {{signal_fd, POLLIN, 0}, {ended_fd, POLLIN, 0}};
+	struct signalfd_siginfo info;
+	uint64_t count;
+	while (poll(fds, 2, -1) < 0 && errno == EINTR)
+		;
+	if (read(ended_fd, &count, sizeof count) == sizeof count)
+		return 0;
+	return read(signal_fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
+}
+
+static uint64_t unsaved_bytes(struct nfs_mount *mount)
+{
+	uint64_t bytes = 0;
+	for (unsigned int i = 0; i < mount->nlanes; i++)
+		bytes += mount->lanes[i]->stats->fuse.kept_bytes;
+	return bytes;
+}
+
+/* Runs until the file system is unmounted and all is saved. 0, or what to exit with. */
+static int serve(struct nfs_mount *mount, int signal_fd)
+{
+	pthread_t joiner;
+	int sig = wait_for_end(signal_fd, mount->ended_fd);
+	if (sig) {
+		log_info("%s: %s: unmounting", mount->mountpoint, strsignal(sig));
+		session_unmount(mount);
+	}
+	lanes_each(mount, ask_to_stop);
+	if (pthread_create(&joiner, NULL, join_lanes, mount)) {
+		join_lanes(mount);
+		return START_OK;
+	}
+	struct pollfd wait = {mount->ended_fd, POLLIN, 0};
+	(void)wait;
+	for (;;) {
+		/* The joiner's word, or a lane's about the unmount that a signal began. */
+		sig = wait_for_end(signal_fd, mount->ended_fd);
+		if (!sig && pthread_tryjoin_np(joiner, NULL) == 0)
+			return START_OK;
+		if (!sig)
+			continue;
+		log_error("%s: %s: giving up; %llu bytes of payload memory held data that was not saved",
+			  mount->mountpoint, strsignal(sig), (unsigned long long)unsaved_bytes(mount));
+		stats_remove(mount->stats);
+		_exit(START_FAILED);
+	}
+}
+
+static void tell_mountd(void)
+{
+	struct cred cred;
+	our_cred(&cred);
+	struct mountd_args args = mountd_args(&cred);
+	mountd_umount(&args, &export);
+}
+
+int main(int argc, char *argv[])
+{
+	static char line[MOUNTD_ERR_SIZE > START_LINE_MAX ? MOUNTD_ERR_SIZE : START_LINE_MAX];
+	struct nfs_mount *mount = the_mount = &the_one;
+	sigset_t signals;
+
+	if (options_parse(&opts, argc, argv, geteuid() == 0, line)) {
+		fprintf(stderr, "%s\n", line);
+		return START_USAGE;
+	}
+	if (opts.action != OPTIONS_MOUNT) {
+		(opts.action == OPTIONS_SHOW_HELP ? options_help : options_version)(stdout);
+		return START_OK;
+	}
+	if (opts.debug)
+		log_set_level(LOG_LEVEL_DEBUG);
+	if (start_begin(opts.foreground)) {
+		fprintf(stderr, "nfsrdma: cannot fork: %s\n", strerror(errno));
+		return START_FAILED;
+	}
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGHUP);
+
+	int error = mount_all(mount, line);
+	int status = START_FAILED;
+	if (error) {
+		start_verdict(START_FAILED, line);
+	} else {
+		sigprocmask(SIG_BLOCK, &signals, NULL);
+		int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+		for (unsigned int i = 0; i < mount->nlanes; i++)
+			lane_start(mount->lanes[i]);
+		start_verdict(START_OK, remarks(mount, line));
+		status = serve(mount, signal_fd);
+		notify_stop(mount->notify);
+		tell_mountd();
+	}
+	session_destroy(mount);
+	setup_destroy(mount);
+	stats_remove(mount->stats);
+	return status;
+}

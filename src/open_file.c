@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Open files: OPEN, FLUSH, FSYNC, RELEASE.
+ *
+ * Close-to-open: OPEN asks the server for the attributes (with ACCESS as the caller, in one RPC), FLUSH
+ * returns when what was written is stable. The kernel may keep its pages over an OPEN if nobody else has
+ * changed the file since the last one.
+ */
+#include "data_priv.h"
+#include "fs.h"
+#include "fs_entry.h"
+#include "mount.h"
+#include "options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OPEN_EXEC                                                                                            \
+	0x20 /* the kernel's FMODE_EXEC: it comes with the flags of an open for execve(2) (Linux 6.18) */
+#define TASK_EXITING 0x00000004u /* PF_EXITING in the flags of /proc/TID/stat */
+
+/* ---- open_file ---- */
+
+/* Of the whole mount. Shared by the lanes, which touch it at OPEN and RELEASE only. */
+static atomic_uint open_files;
+
+unsigned int data_open_files(void)
+{
+	return atomic_load(&open_files);
+}
+
+struct open_file *open_file_new(struct inode *inode, const struct cred *cred, int flags)
+{
+	struct open_file *file = calloc(1, sizeof *file);
+	if (!file)
+		return NULL;
+	atomic_store(&file->refs, 1);
+	inode_ref(inode);
+	file->inode = inode;
+	file->cred = *cred;
+	file->flags = flags;
+	atomic_fetch_add(&inode->data.opens, 1);
+	atomic_fetch_add(&open_files, 1);
+	return file;
+}
+
+struct open_file *open_file_ref(struct open_file *file)
+{
+	atomic_fetch_add(&file->refs, 1);
+	return file;
+}
+
+void open_file_unref(struct open_file *file)
+{
+	if (atomic_fetch_sub(&file->refs, 1) > 1)
+		return;
+	inode_unref(file->inode);
+	free(file);
+}
+
+/* May the kernel keep its pages of this file? Not once after others have changed it: OPEN then drops them. */
+static bool keep_pages(struct inode *inode)
+{
+	struct file_data *fd = &inode->data;
+	uint64_t foreign = inode_foreign_changes(inode);
+	pthread_mutex_lock(&fd->lock);
+	bool keep = fd->pages_foreign == foreign;
+	fd->pages_foreign = foreign;
+	pthread_mutex_unlock(&fd->lock);
+	return keep;
+}
+
+static int open_with(struct inode *inode, const struct cred *cred, struct fuse_file_info *fi)
+{
+	struct open_file *file = open_file_new(inode, cred, fi->flags);
+	if (!file)
+		return -ENOMEM;
+	fi->fh = (uint64_t)(uintptr_t)file;
+	fi->keep_cache = keep_pages(inode);
+	return 0;
+}
+
+int data_open_created(struct op *op, struct inode *inode, const struct cred *cred, struct fuse_file_info *fi)
+{
+	(void)op;
+	return open_with(inode, cred, fi);
+}
+
+/* The kernel's handle is gone. The caller holds the inode. True: it was the file's last. */
+static bool close_handle(struct open_file *file)
+{
+	struct inode *inode = file->inode;
+	open_file_unref(file);
+	atomic_fetch_sub(&open_files, 1);
+	return atomic_fetch_sub(&inode->data.opens, 1) == 1;
+}
+
+void data_open_undo(struct fuse_file_info *fi)
+{
+	struct open_file *file = open_file_of(fi);
+	struct inode *inode = file->inode;
+	inode_ref(inode);
+	if (close_handle(file))
+		fs_last_close(inode);
+	inode_unref(inode);
+}
+
+/* ---- OPEN ---- */
+
+struct open_state {
+	struct inode *inode;
+	struct fuse_file_info fi;
+};
+
+static void on_may_open(struct op *op, int err)
+{
+	struct open_state *s = op_state(op, struct open_state);
+	if (!err)
+		err = open_with(s->inode, op_cred(op), &s->fi);
+	if (err) {
+		op_reply_err(op, err);
+		return;
+	}
+	struct fuse_file_info fi = s->fi; /* the op ends with its reply */
+	if (op_reply_open(op, &fi))
+		data_open_undo(&fi);
+}
+
+static uint32_t access_for(int flags)
+{
+	if (flags & OPEN_EXEC)
+		return NFS3_ACCESS_EXECUTE;
+	switch (flags & O_ACCMODE) {
+	case O_RDONLY:
+		return NFS3_ACCESS_READ;
+	case O_WRONLY:
+		return NFS3_ACCESS_MODIFY | NFS3_ACCESS_EXTEND;
+	default:
+		return NFS3_ACCESS_READ | NFS3_ACCESS_MODIFY | NFS3_ACCESS_EXTEND;
+	}
+}
+
+void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct op *op = op_begin(req);
+	struct open_state *s = op_state(op, struct open_state);
+	s->inode = op_hold(op, inode_of(the_mount->inodes, ino));
+	s->fi = *fi;
+	if (!op_cred(op))
+		op_reply_err(op, -EACCES);
+	else
+		fs_may(op, s->inode, access_for(fi->flags), op->lane->mount->opts->cto, on_may_open);
+}
+
+/* ---- FLUSH, FSYNC, RELEASE ---- */
+
+struct sync_state {
+	int err;
+};
+
+static void on_synced(struct op *op)
+{
+	op_reply_err(op, op_state(op, struct sync_state)->err);
+}
+
+static void sync_and_reply(struct op *op, struct open_file *file)
+{
+	struct inode *inode = op_hold(op, file->inode);
+	data_sync(op, inode, &op_state(op, struct sync_state)->err, on_synced);
+}
+
+void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	(void)ino, (void)datasync;
+	sync_and_reply(op_begin(req), open_file_of(fi));
+}
+
+/* Is the caller on its way out? Then nobody hears an error, and a dead server must not keep it from going. */
+static bool is_exiting(const struct op *op)
+{
+	char path[32], text[1024];
+	unsigned int flags = 0;
+	snprintf(path, sizeof path, "%d/stat", (int)op->tid);
+	int fd = op->tid ? openat(op->lane->mount->proc_fd, path, O_RDONLY | O_CLOEXEC) : -1;
+	if (fd < 0)
+		return false;
+	ssize_t n = read(fd, text, sizeof text - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	const char *after = strrchr(text, ')'); /* the command's name may hold anything */
+	if (!after || sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
+		return false;
+	return flags & TASK_EXITING;
+}
+
+static bool needs_sync(struct file_data *fd)
+{
+	pthread_mutex_lock(&fd->lock);
+	bool needs = fd->error || !dirty_is_stable(&fd->dirty, fd->dirty.answers);
+	pthread_mutex_unlock(&fd->lock);
+	return needs;
+}
+
+void fs_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct op *op = op_begin(req);
+	struct open_file *file = open_file_of(fi);
+	(void)ino;
+	if ((file->flags & O_ACCMODE) == O_RDONLY || !needs_sync(&file->inode->data)) {
+		op_reply_err(op, 0);
+	} else if (is_exiting(op)) {
+		commit_want(op->lane, file->inode);
+		op_reply_err(op, 0);
+	} else {
+		sync_and_reply(op, file);
+	}
+}
+
+void fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct op *op = op_begin(req);
+	struct open_file *file = open_file_of(fi);
+	struct inode *inode = op_hold(op, file->inode);
+	(void)ino;
+	if (close_handle(file))
+		fs_last_close(inode);
+	op_reply_err(op, 0);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The FUSE session: the table of operations, what we want of the kernel, mounting and unmounting. main()
+ * calls it. Errors are one line for people in err.
+ */
+#ifndef SESSION_H
+#define SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct nfs_mount;
+
+#define SESSION_ERR_SIZE 1024
+
+/* Is the mount point there, a directory, and not ours already? mountpoint: as given; path gets it absolute
+ * and without symbolic links. -errno. */
+int session_check_mountpoint(const char *mountpoint, const char *source, char *path, size_t path_size,
+			     char *err);
+
+/* Mounts, and answers the kernel's first message (on lane 0, in the calling thread). -errno, with nothing
+ * mounted. */
+int session_mount(struct nfs_mount *mount, char *err);
+
+/* Takes the mount away, also while it is in use (then what is open goes on until it is closed). */
+void session_unmount(struct nfs_mount *mount);
+
+/* After the lanes have ended. The descriptors are closed, and what was in progress in the kernel ends with
+ * ENOTCONN. */
+void session_destroy(struct nfs_mount *mount);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Before the mount: the lanes' transports, the first connection, and what the server says about the export.
+ * Everything that can fail is tried here, while no mount is there yet. Main thread, before any lane's thread
+ * runs.
+ */
+#ifndef SETUP_H
+#define SETUP_H
+
+#include <sys/socket.h>
+
+struct nfs_mount;
+struct options;
+
+#define SETUP_ERR_SIZE 1024
+
+/* Chooses the device and the registration strategy. -errno with a line for people. */
+struct setup_choice {
+	const struct rdma_device *device;
+	int strategy; /* enum fmr_strategy */
+};
+int setup_choose(const struct options *opts, struct setup_choice *choice, char *err);
+
+/* Makes the lanes with their memory, connects lane 0, and asks for the root's attributes, FSINFO and
+ * PATHCONF. -errno with a line for people; what was made is for setup_destroy(). */
+int setup_lanes(struct nfs_mount *mount, const struct setup_choice *choice,
+		const struct sockaddr_storage *addr, socklen_t addr_len, char *err);
+void setup_destroy(struct nfs_mount *mount);
+
+#endif
