@@ -303,6 +303,8 @@ static int softiwarp_connect(struct rdma_ep *base, const struct sockaddr *addr, 
 	struct endpoint *ep = endpoint(base);
 	if (base->state != RDMA_EP_IDLE || priv_len > RDMA_PRIVATE_MAX)
 		return -EINVAL;
+	base->error = 0;
+	base->why[0] = '\0';
 	int fd = socket(addr->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
