@@ -186,7 +186,13 @@ static void take_events(struct lane *lane, int timeout_ms)
 	}
 }
 
-void lane_turn(struct lane *lane, bool may_sleep)
+/* Asked to end, and nothing is in progress or unsaved. */
+static bool finished(struct lane *lane)
+{
+	return atomic_load(&lane->stop) && lane->ops_busy == 0 && data_all_stable(lane) && !mail_waits(lane);
+}
+
+void lane_turn(struct lane *lane)
 {
 	lane->now_ns = lane_clock_ns();
 	lane->stats->fuse.turns++;
@@ -198,7 +204,7 @@ void lane_turn(struct lane *lane, bool may_sleep)
 	data_turn(lane);
 	rpcrdma_flush(lane->xprt, lane->now_ns);
 	fuse_channel_watch(lane);
-	take_events(lane, more || !may_sleep || mail_waits(lane) ? 0 : sleep_ms(lane));
+	take_events(lane, more || mail_waits(lane) || finished(lane) ? 0 : sleep_ms(lane));
 }
 
 void lane_enter(struct lane *lane)
@@ -210,9 +216,8 @@ static void *lane_thread(void *arg)
 {
 	struct lane *lane = arg;
 	lane_enter(lane);
-	while (!(atomic_load(&lane->stop) && lane->ops_busy == 0 && data_all_stable(lane) &&
-		 !mail_waits(lane)))
-		lane_turn(lane, true);
+	while (!finished(lane))
+		lane_turn(lane);
 	return NULL;
 }
 

@@ -101,7 +101,9 @@ struct lane_transport {
 	bool soft;
 };
 int lane_open(struct lane *lane, const struct lane_transport *transport);
-void lane_turn(struct lane *lane, bool may_sleep); /* on the thread that lane_enter() made the lane's */
+/* One turn, on the thread that lane_enter() made the lane's. Sleeps at its end until there is something to
+ * do: a callback that ends the caller's loop must lane_wake() its lane. */
+void lane_turn(struct lane *lane);
 void lane_enter(struct lane *lane);
 int lane_start(struct lane *lane); /* its thread; ends when stop is set and nothing is left to do */
 void lane_join(struct lane *lane);

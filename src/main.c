@@ -152,11 +152,14 @@ static void ask_to_stop(struct lane *lane)
 	lane_wake(lane);
 }
 
+static atomic_bool joined;
+
 static void *join_lanes(void *arg)
 {
 	struct nfs_mount *mount = arg;
 	uint64_t one = 1;
 	lanes_each(mount, lane_join);
+	atomic_store(&joined, true);
 	ssize_t n = write(mount->ended_fd, &one, sizeof one);
 	(void)n;
 	return NULL;
@@ -197,13 +200,13 @@ static int serve(struct nfs_mount *mount, int signal_fd)
 		join_lanes(mount);
 		return START_OK;
 	}
-	struct pollfd wait = {mount->ended_fd, POLLIN, 0};
-	(void)wait;
 	for (;;) {
 		/* The joiner's word, or a lane's about the unmount that a signal began. */
 		sig = wait_for_end(signal_fd, mount->ended_fd);
-		if (!sig && pthread_tryjoin_np(joiner, NULL) == 0)
+		if (!sig && atomic_load(&joined)) {
+			pthread_join(joiner, NULL);
 			return START_OK;
+		}
 		if (!sig)
 			continue;
 		log_error("%s: %s: giving up; %llu bytes of payload memory held data that was not saved",

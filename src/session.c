@@ -57,6 +57,7 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	conn->max_background = 256;	/* 12 by default: fewer than one lane's credits */
 	conn->congestion_threshold = 192;
 	mount->ready = true;
+	lane_wake(mount->lanes[0]);
 }
 
 static const struct fuse_lowlevel_ops operations = {
@@ -164,7 +165,7 @@ static int wait_for_init(struct nfs_mount *mount)
 		return err;
 	lane_enter(lane);
 	while (!mount->ready && !fuse_session_exited(mount->session) && !atomic_load(&lane->unmounted))
-		lane_turn(lane, true);
+		lane_turn(lane);
 	lane_enter(NULL);
 	return mount->ready ? 0 : -ENODEV;
 }

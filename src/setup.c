@@ -110,9 +110,17 @@ static struct {
 	char why[256];
 } connecting;
 
+/* The lane sleeps at the end of its turn: up again at the latest then. */
+static struct lane_timer alarm_clock;
+
+static void on_alarm(struct lane_timer *timer)
+{
+	(void)timer;
+}
+
 static void on_connection(struct lane *lane, bool up, const char *why)
 {
-	(void)lane;
+	lane_wake(lane);
 	connecting.up = up;
 	connecting.failed = !up;
 	if (!up)
@@ -127,9 +135,10 @@ static int connect_first(struct lane *lane, const struct sockaddr_storage *addr,
 	char where[INET6_ADDRSTRLEN + 16];
 	address_text(addr, where, sizeof where);
 	lane->on_connection = on_connection;
+	lane_timer_set(lane, &alarm_clock, give_up, on_alarm);
 	rpcrdma_connect(lane->xprt, lane_clock_ns());
 	while (!connecting.up && !(connecting.failed && lane_clock_ns() >= give_up))
-		lane_turn(lane, true);
+		lane_turn(lane);
 	if (connecting.up)
 		return 0;
 	snprintf(err, SETUP_ERR_SIZE,
@@ -148,6 +157,13 @@ struct question {
 };
 static struct question asked;
 
+static void answered(struct op *op)
+{
+	asked.answered = true;
+	lane_wake(op->lane);
+	op_reply_none(op);
+}
+
 static void on_root_attr(struct op *op, int err, struct xdr_reader *results)
 {
 	struct nfs3_attr_res res;
@@ -158,8 +174,7 @@ static void on_root_attr(struct op *op, int err, struct xdr_reader *results)
 	if (!err)
 		asked.mount->root_attr = res.attr;
 	asked.err = err;
-	asked.answered = true;
-	op_reply_none(op);
+	answered(op);
 }
 
 static void on_fsinfo(struct op *op, int err, struct xdr_reader *results)
@@ -169,8 +184,7 @@ static void on_fsinfo(struct op *op, int err, struct xdr_reader *results)
 	if (!err)
 		err = nfs3_errno(asked.fsinfo.status);
 	asked.err = err;
-	asked.answered = true;
-	op_reply_none(op);
+	answered(op);
 }
 
 static void on_pathconf(struct op *op, int err, struct xdr_reader *results)
@@ -180,9 +194,9 @@ static void on_pathconf(struct op *op, int err, struct xdr_reader *results)
 		err = nfs3_decode_pathconf(results, &res);
 	if (!err)
 		err = nfs3_errno(res.status);
-	asked.mount->name_max = err || res.name_max == 0 ? NFS3_NAME_MAX : res.name_max;
-	asked.answered = true; /* a server may lack it */
-	op_reply_none(op);
+	asked.mount->name_max =
+		err || res.name_max == 0 ? NFS3_NAME_MAX : res.name_max; /* a server may lack it */
+	answered(op);
 }
 
 static int ask(struct lane *lane, enum nfs3_proc proc, const struct cred *cred, op_reply_fn *on_reply,
@@ -193,9 +207,10 @@ static int ask(struct lane *lane, enum nfs3_proc proc, const struct cred *cred, 
 	asked.mount = mount;
 	asked.answered = false;
 	asked.err = 0;
+	lane_timer_set(lane, &alarm_clock, give_up, on_alarm);
 	op_rpc(op_begin_own(lane), proc, cred, &mount->root_fh, on_reply);
 	while (!asked.answered && connecting.up && lane_clock_ns() < give_up)
-		lane_turn(lane, true);
+		lane_turn(lane);
 	if (asked.answered && !asked.err)
 		return 0;
 	snprintf(err, SETUP_ERR_SIZE, "server %s: %s of the export's root: %s", mount->opts->server,
@@ -309,6 +324,7 @@ int setup_lanes(struct nfs_mount *mount, const struct setup_choice *choice,
 	if (!error)
 		error = ask_all(mount, err);
 	mount->lanes[0]->on_connection = NULL;
+	lane_timer_cancel(mount->lanes[0], &alarm_clock);
 	lane_enter(NULL);
 	if (!error)
 		error = make_inodes(mount, err);
