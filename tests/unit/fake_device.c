@@ -383,6 +383,8 @@ static const char *do_read(struct fake_ep *f, struct work *w)
 	uint32_t len = work_len(w);
 	const char *from = resolve(f->peer, FMR_REMOTE_READ, w->rkey, w->offset, len);
 
+	if (!len)
+		return NULL;
 	if (!from)
 		return "an RDMA Read was not permitted";
 	memcpy(w->sge[0].addr, from, len);
@@ -456,7 +458,7 @@ static int queue(struct fake_ep *f, const struct work *work)
 		return misuse(f, -EINVAL);
 	for (unsigned int i = 0; i < work->nsge && !work->raw; i++)
 		if (work->sge[i].len_bytes && !registered(f, &work->sge[i]))
-			return misuse(f, -EFAULT);
+			return misuse(f, -EINVAL);
 	struct work *w = make(sizeof *w);
 	*w = *work;
 	*f->work_end = w;
@@ -497,7 +499,7 @@ static int fake_queue_read(struct rdma_ep *ep, const struct rdma_sge *sge, uint3
 {
 	struct work w = {
 		.kind = FAKE_READ, .nsge = 1, .rkey = rkey, .offset = offset, .ctx = ctx, .sge = {*sge}};
-	if (!ctx || !sge->len_bytes)
+	if (!ctx)
 		return misuse(fake_of(ep), -EINVAL);
 	return queue(fake_of(ep), &w);
 }
@@ -511,7 +513,7 @@ static int fake_queue_recv(struct rdma_ep *ep, const struct rdma_sge *sge, void 
 	if (f->nposted == ep->limits.max_recv)
 		return misuse(f, -ENOBUFS);
 	if (!registered(f, sge))
-		return misuse(f, -EFAULT);
+		return misuse(f, -EINVAL);
 	struct posted *p = make(sizeof *p);
 	p->sge = *sge;
 	p->ctx = ctx;
@@ -538,6 +540,7 @@ static int fake_doorbell(struct rdma_ep *ep)
 	f->counts.doorbells++;
 	if (counts_down(&f->fail_doorbell)) {
 		end_both(f, f->fail_doorbell_err, -ECONNRESET, "the doorbell failed");
+		become_closed(f);
 		return f->fail_doorbell_err;
 	}
 	run(f);

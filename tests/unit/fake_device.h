@@ -60,7 +60,7 @@ void fake_hold(struct rdma_ep *ep, unsigned int kinds);
 void fake_pause(struct rdma_ep *ep, bool paused);
 /* The n-th queue_*() from now (1: the next one), receives not counted, returns err. 0: none. */
 void fake_fail_post(struct rdma_ep *ep, unsigned int n, int err);
-/* The n-th doorbell from now returns err and ends the connection. */
+/* The n-th doorbell from now returns err and ends the connection: this side's state is CLOSED at once. */
 void fake_fail_doorbell(struct rdma_ep *ep, unsigned int n, int err);
 /* The n-th request of that kind from now is not carried out: it completes with status (with ctx, even if
  * NULL) and ends the connection. */

@@ -247,7 +247,9 @@ static void nth_post_and_doorbell_fail(void **state)
 	assert_int_equal(send_a(0, 1, 0, NULL), -ENOMEM);
 	fake_fail_doorbell(pair.a, 1, -EIO);
 	assert_int_equal(pair.a->ops->doorbell(pair.a), -EIO);
-	both_find_out();
+	assert_int_equal(pair.a->state, RDMA_EP_CLOSED);
+	pair.b->ops->progress(pair.b, 0);
+	assert_int_equal(pair.b->state, RDMA_EP_CLOSED);
 	assert_int_equal(pair.a->error, -EIO);
 }
 

@@ -739,11 +739,11 @@ static void largest_long_reply_and_one_more(void **state)
 
 static void payload_in_the_reply_chunk_is_padded(void **state)
 {
-	static const uint32_t asked[] = {4097, 9001, 10000}; /* small enough for a buffer, and not */
+	static const uint32_t asked[] = {4097, 9001, 12280}; /* the last leaves no room behind it */
 	for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
 		struct rpcrdma_header h;
 		fx.ncalls = 0;
-		send_with_reply_chunk(3, 10300, 1, &h);
+		send_with_reply_chunk(3, 12288, 1, &h);
 		progress();
 		uint8_t *p = payload_of(fx.calls[0], asked[i]);
 		reply_with(fx.calls[0], 128, p, 4097, "tail", 0);
@@ -761,12 +761,12 @@ static void payload_in_the_reply_chunk_is_padded(void **state)
 static void long_head_behind_a_long_payload(void **state)
 {
 	struct rpcrdma_header h;
-	send_with_reply_chunk(3, 20000, 1, &h);
+	send_with_reply_chunk(0x03030303, 20000, 1, &h);
 	progress();
 	uint8_t *p = payload_of(fx.calls[0], 5001);
 	reply_with(fx.calls[0], 8000, p, 5001, "tail", 0);
 	progress();
-	expect_answer(3, RDMA_NOMSG);
+	expect_answer(0x03030303, RDMA_NOMSG);
 	assert_memory_equal(memory, head, 8000);
 	check_payload(memory + 8000, 0, 5001);
 	assert_memory_equal(memory + 13001, "\0\0\0tail", 7);
@@ -1097,6 +1097,44 @@ static void calls_that_need_two_runs_do_not_deadlock(void **state)
 	check_alive();
 }
 
+static void fetched_data_is_free_at_the_reply(void **state)
+{
+	open_with_two_slots();
+	fake_hold(fx.server, 1 << RDMA_WC_SEND);
+	for (uint32_t xid = 1; xid <= CREDITS; xid++) {
+		fx.ncalls = 0;
+		send_with_read_chunk(xid, MAX_IO, MAX_IO, 1);
+		progress();
+		check_data(MAX_IO);
+		answer_short(fx.calls[0]);
+		progress();
+		expect_answer(xid, RDMA_MSG);
+	}
+	fake_hold(fx.server, 0);
+	check_alive();
+}
+
+static void overtaking_leaves_slots_for_who_waits(void **state)
+{
+	fake_limits.max_send = 40;
+	open_with(svc_params(), &usual);
+	for (uint32_t xid = 1; xid <= 3; xid++) {
+		struct rpcrdma_header h = write_chunk_call(xid, 64, 16);
+		send_with_header(&h); /* 17 slots each: the third waits */
+	}
+	send_short(4);
+	progress();
+	assert_int_equal(fx.ncalls, 2);
+	rpcrdma_svc_drop(fx.calls[0]);
+	progress();
+	assert_int_equal(fx.ncalls, 4);
+	assert_int_equal(fx.xids[2], 3);
+	assert_int_equal(fx.xids[3], 4);
+	for (unsigned int i = 1; i < 4; i++)
+		rpcrdma_svc_drop(fx.calls[i]);
+	check_alive();
+}
+
 static void call_that_can_never_fit_is_refused(void **state)
 {
 	open_with_two_slots();
@@ -1254,6 +1292,8 @@ static bool survives_failure(unsigned int post, unsigned int doorbell, int kind)
 		expect_no_answer();
 		assert_int_equal(rpcrdma_svc_endpoint(fx.svc)->error, -EIO);
 		assert_int_not_equal(rpcrdma_svc_endpoint(fx.svc)->why[0], 0);
+		if (doorbell) /* what the device said stands */
+			assert_string_equal(rpcrdma_svc_endpoint(fx.svc)->why, "the doorbell failed");
 	}
 	close_all(NULL);
 	return alive;
@@ -1324,6 +1364,8 @@ int main(void)
 		TEST(dropped_call_gets_no_answer_and_costs_nothing),
 		TEST_OWN_SETUP(calls_wait_in_order_for_memory),
 		TEST_OWN_SETUP(calls_that_need_two_runs_do_not_deadlock),
+		TEST_OWN_SETUP(fetched_data_is_free_at_the_reply),
+		TEST_OWN_SETUP(overtaking_leaves_slots_for_who_waits),
 		TEST_OWN_SETUP(call_that_can_never_fit_is_refused),
 		TEST_OWN_SETUP(send_queue_is_never_overrun),
 		TEST(replies_after_the_end_have_no_effect),
