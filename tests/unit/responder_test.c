@@ -968,6 +968,77 @@ static void every_prefix_of_a_large_header_is_survived(void **state)
 	check_alive();
 }
 
+/* A legal message with every kind of chunk, in which a few words were changed, cut off somewhere. */
+static uint32_t next_random(uint32_t *seed)
+{
+	*seed = *seed * 1664525 + 1013904223;
+	return *seed >> 8;
+}
+
+static uint32_t scramble(uint8_t *buf, uint32_t *seed)
+{
+	static const uint32_t words[] = {0,  1,	 2,	     3,		 4,	     16,
+					 17, 60, 0x7fffffff, 0x80000000, 0xfffffffc, UINT32_MAX};
+	struct rpcrdma_header h = call_header(1);
+
+	for (uint32_t n = next_random(seed) % 4; n; n--) {
+		add_segment(&h.read_chunk, memory, 2048, FMR_REMOTE_READ);
+		add_segment(&h.write_chunk, memory + 4096, 2048, FMR_REMOTE_WRITE);
+		add_segment(&h.reply_chunk, memory + 8192, 8192, FMR_REMOTE_WRITE);
+		if (next_random(seed) & 1) {
+			h.proc = RDMA_NOMSG;
+			add_segment(&h.call_chunk, memory, 2048, FMR_REMOTE_READ);
+		}
+	}
+	h.read_pos = 8;
+	struct xdr_writer w = xdr_writer(buf, INLINE);
+	rpcrdma_header_encode(&w, &h);
+	fill_message(xdr_reserve(&w, 64), 64, 1);
+	assert_false(w.stuck);
+	uint32_t len = (uint32_t)xdr_written(&w);
+	for (uint32_t n = next_random(seed) % 3; n; n--)
+		put_word(buf + next_random(seed) % (len / 4) * 4, words[next_random(seed) % 12]);
+	return next_random(seed) % 4 ? len : next_random(seed) % (len + 1);
+}
+
+static void answer_with_all_that_fits(struct rpcrdma_svc_req *req)
+{
+	uint32_t len = req->write_chunk_bytes;
+	uint32_t sum = 0; /* reads all that it was given: a sanitizer sees whether it may */
+	for (uint32_t i = 0; i < req->msg_len; i++)
+		sum += req->msg[i];
+	for (uint32_t i = 0; i < req->data_len; i++)
+		sum += req->data[i];
+	assert_true(sum < UINT32_MAX);
+	assert_true(!req->data || req->data_pos <= req->msg_len);
+	reply_with(req, req->reply_max, len ? payload_of(req, len) : NULL, len, NULL, 0);
+}
+
+static void scrambled_messages_are_survived(void **state)
+{
+	uint8_t buf[INLINE], answer[INLINE];
+	uint32_t seed = 1, key, answered = 0, ended = 0;
+
+	for (int turn = 0; turn < 4000; turn++) {
+		uint32_t len = scramble(buf, &seed);
+		fx.ncalls = 0;
+		fx.answer = answer_with_all_that_fits;
+		assert_int_equal(fake_send_raw(fx.client, buf, len, 0), 0);
+		progress();
+		while (fake_recv_raw(fx.client, answer, sizeof answer, &key) >= 0)
+			answered++;
+		if (!rpcrdma_svc_closed(fx.svc) && turn % 20)
+			continue;
+		ended += rpcrdma_svc_closed(fx.svc);
+		if (!rpcrdma_svc_closed(fx.svc))
+			check_alive();
+		close_all(state);
+		open_with(svc_params(), &usual);
+	}
+	assert_true(answered > 2000);
+	assert_true(ended > 50); /* the keys that were scrambled */
+}
+
 static void more_calls_than_credits_end_the_connection(void **state)
 {
 	for (uint32_t xid = 0; xid < CREDITS; xid++)
@@ -1359,6 +1430,7 @@ int main(void)
 		TEST(chunks_larger_than_any_call_get_err_chunk),
 		TEST(done_and_errors_are_discarded),
 		TEST(every_prefix_of_a_large_header_is_survived),
+		TEST(scrambled_messages_are_survived),
 		TEST(more_calls_than_credits_end_the_connection),
 		TEST(a_reply_returns_its_credit_before_its_send_completes),
 		TEST(dropped_call_gets_no_answer_and_costs_nothing),
