@@ -25,10 +25,14 @@ static bool contents_differ(const struct nfs3_attr *a, const struct nfs3_attr *b
 	return a->size != b->size || nfs3_time_cmp(a->mtime, b->mtime) != 0;
 }
 
+static bool rights_differ(const struct nfs3_attr *a, const struct nfs3_attr *b)
+{
+	return a->mode != b->mode || a->uid != b->uid || a->gid != b->gid;
+}
+
 static bool status_differs(const struct nfs3_attr *a, const struct nfs3_attr *b)
 {
-	return nfs3_time_cmp(a->ctime, b->ctime) != 0 || a->mode != b->mode || a->uid != b->uid ||
-	       a->gid != b->gid || a->nlink != b->nlink;
+	return nfs3_time_cmp(a->ctime, b->ctime) != 0 || a->nlink != b->nlink;
 }
 
 /* Believed anew from now on: for twice as long once it has stayed the same for the present time, for the
@@ -54,7 +58,8 @@ static enum attr_verdict take(struct attr_cache *c, const struct attr_limits *li
 {
 	bool first = !c->known;
 	bool contents = !first && contents_differ(&c->attr, attr);
-	bool changed = first || contents || status_differs(&c->attr, attr);
+	bool rights = !first && rights_differ(&c->attr, attr);
+	bool changed = first || contents || rights || status_differs(&c->attr, attr);
 
 	c->attr = *attr;
 	c->known = true;
@@ -63,6 +68,8 @@ static enum attr_verdict take(struct attr_cache *c, const struct attr_limits *li
 		c->foreign_changes++;
 		return ATTR_FOREIGN;
 	}
+	if (rights)
+		return ATTR_RIGHTS;
 	return changed ? ATTR_CHANGED : ATTR_SAME;
 }
 

@@ -123,7 +123,8 @@ static void on_setattr(struct op *op, int err, struct xdr_reader *results)
 	decoded = !err;
 	if (!err)
 		err = nfs3_errno(res.status);
-	int stale = fs_changed(op, s->g.inode, decoded ? &res.wcc : NULL);
+	int stale = fs_verdict(s->g.inode, inode_change_end(s->g.inode, decoded ? &res.wcc : NULL,
+							    op->submitted_ns, lane_now(op->lane)));
 
 	if (!err)
 		err = stale;

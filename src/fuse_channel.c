@@ -39,10 +39,32 @@ static ssize_t channel_read(int fd, void *buf, size_t len, void *userdata)
 	return -1; /* not used: requests are handed to libfuse whole */
 }
 
+/* libfuse 3.14.0 knows FUSE_PARALLEL_DIROPS and FUSE_HANDLE_KILLPRIV, but forgets to put them into its answer
+ * to FUSE_INIT (Debian 12; may go when that is no longer supported). So they are added on the way out: the
+ * answer is the first message that leaves, and the only one before the other lanes read. */
+static uint32_t init_flags;
+static bool init_answered;
+
+void fuse_channel_want(const struct fuse_conn_info *conn)
+{
+	init_flags = (conn->want & FUSE_CAP_PARALLEL_DIROPS ? FUSE_PARALLEL_DIROPS : 0) |
+		     (conn->want & FUSE_CAP_HANDLE_KILLPRIV ? FUSE_HANDLE_KILLPRIV : 0);
+}
+
+static void complete_init(const struct iovec *iov, int count)
+{
+	struct fuse_init_out *out = iov[count - 1].iov_base;
+	if (count == 2 && iov[1].iov_len == sizeof *out)
+		out->flags |= init_flags;
+	init_answered = true;
+}
+
 static ssize_t channel_writev(int fd, struct iovec *iov, int count, void *userdata)
 {
 	struct lane *lane = lane_self();
 	(void)userdata;
+	if (!init_answered)
+		complete_init(iov, count);
 	/* Not a lane: the notifier's messages, which are no replies, go out by the session's own. */
 	return writev(lane ? lane->fuse_fd : fd, iov, count);
 }

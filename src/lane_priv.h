@@ -113,7 +113,8 @@ uint64_t lane_clock_ns(void);
 
 /* ---- fuse_channel.c ---- */
 int fuse_channel_open(struct lane *lane, int session_fd);
-bool fuse_channel_read(struct lane *lane); /* true: there may be more */
+void fuse_channel_want(const struct fuse_conn_info *conn); /* what was chosen at FUSE_INIT */
+bool fuse_channel_read(struct lane *lane);		   /* true: there may be more */
 void fuse_channel_watch(struct lane *lane);
 void fuse_channel_close(struct lane *lane);
 extern const struct fuse_custom_io fuse_channel_io;

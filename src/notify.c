@@ -12,10 +12,13 @@
 
 #define QUEUE_MAX 4096u /* beyond it, hints are dropped */
 
+enum hint_kind { HINT_INODE, HINT_ATTR, HINT_ENTRY };
+
 struct hint {
 	struct hint *next;
 	struct inode *inode; /* holds a reference */
-	char name[];	     /* "": the inode itself */
+	enum hint_kind kind;
+	char name[]; /* HINT_ENTRY */
 };
 
 struct notify {
@@ -34,10 +37,17 @@ static void tell_kernel(struct notify *notify, const struct hint *hint)
 {
 	uint64_t ino = inode_number(hint->inode);
 
-	if (hint->name[0])
+	switch (hint->kind) {
+	case HINT_ENTRY:
 		fuse_lowlevel_notify_inval_entry(notify->session, ino, hint->name, strlen(hint->name));
-	else
+		break;
+	case HINT_ATTR:
+		fuse_lowlevel_notify_inval_inode(notify->session, ino, -1, 0);
+		break;
+	case HINT_INODE:
 		fuse_lowlevel_notify_inval_inode(notify->session, ino, 0, 0);
+		break;
+	}
 }
 
 static void hint_free(struct hint *hint)
@@ -86,7 +96,7 @@ static void *notifier(void *arg)
 	if (notify->begin)
 		notify->begin(notify->ctx);
 	while ((hint = next_hint(notify))) {
-		if (!hint->name[0])
+		if (hint->kind == HINT_INODE)
 			unmark(hint->inode);
 		tell_kernel(notify, hint);
 		hint_free(hint);
@@ -134,7 +144,7 @@ void notify_stop(struct notify *notify)
 	free(notify);
 }
 
-static bool queue(struct notify *notify, struct inode *inode, const char *name)
+static bool queue(struct notify *notify, struct inode *inode, enum hint_kind kind, const char *name)
 {
 	size_t len = strlen(name) + 1;
 	struct hint *hint = malloc(sizeof *hint + len);
@@ -143,6 +153,7 @@ static bool queue(struct notify *notify, struct inode *inode, const char *name)
 		return false;
 	hint->next = NULL;
 	hint->inode = inode_ref(inode);
+	hint->kind = kind;
 	memcpy(hint->name, name, len);
 
 	pthread_mutex_lock(&notify->lock);
@@ -167,12 +178,18 @@ void notify_inval_inode(struct notify *notify, struct inode *inode)
 	bool queued = inode->inval_queued;
 	inode->inval_queued = true;
 	pthread_mutex_unlock(&inode->lock);
-	if (!queued && !queue(notify, inode, ""))
+	if (!queued && !queue(notify, inode, HINT_INODE, ""))
 		unmark(inode);
+}
+
+void notify_inval_attr(struct notify *notify, struct inode *inode)
+{
+	if (notify)
+		queue(notify, inode, HINT_ATTR, "");
 }
 
 void notify_inval_entry(struct notify *notify, struct inode *dir, const char *name)
 {
 	if (notify)
-		queue(notify, dir, name);
+		queue(notify, dir, HINT_ENTRY, name);
 }

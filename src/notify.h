@@ -25,6 +25,8 @@ void notify_stop(struct notify *notify);
 
 /* The file's pages and attributes. notify NULL: not running (yet), nothing is done. */
 void notify_inval_inode(struct notify *notify, struct inode *inode);
+/* Its attributes only. */
+void notify_inval_attr(struct notify *notify, struct inode *inode);
 /* A name in a directory. */
 void notify_inval_entry(struct notify *notify, struct inode *dir, const char *name);
 

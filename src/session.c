@@ -34,6 +34,8 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 			    FUSE_CAP_PARALLEL_DIROPS |	   /* lookups and listings of one directory at once */
 			    FUSE_CAP_EXPLICIT_INVAL_DATA | /* we say when pages are stale: our own writes
 							      change the mtime, too */
+			    FUSE_CAP_HANDLE_KILLPRIV |	   /* the server clears set-user-id on a write: a
+							      writer who is not the owner may not */
 			    FUSE_CAP_READDIRPLUS |     /* a listing brings the attributes that ls -l wants */
 			    FUSE_CAP_READDIRPLUS_AUTO; /* but not for those who only want names */
 	/* Not wanted, and why:
@@ -41,9 +43,8 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	 * there. WRITEBACK_CACHE: the kernel would stop believing the server's size and times; others change
 	 * files, too. AUTO_INVAL_DATA: would drop our pages at each write of our own, see
 	 * EXPLICIT_INVAL_DATA. ATOMIC_O_TRUNC: the kernel sends SETATTR of the size before OPEN instead,
-	 * which waits for WRITEs in its own place. HANDLE_KILLPRIV: the server clears set-user-id on a write,
-	 * but the kernel must know, or it would show the old mode: so it sends SETATTR as for any file
-	 * system. POSIX_LOCKS, FLOCK_LOCKS: locks are local (local_lock=all): the kernel's own.
+	 * which waits for WRITEs in its own place.
+	 * POSIX_LOCKS, FLOCK_LOCKS: locks are local (local_lock=all): the kernel's own.
 	 * EXPORT_SUPPORT: a node id that the kernel has forgotten means nothing to us.
 	 * DONT_MASK: NFSv3 knows no umask: the kernel applies it.
 	 * POSIX_ACL: the server checks, by ACCESS.
@@ -51,6 +52,7 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	if (!mount->opts->rdirplus)
 		want &= ~(unsigned int)(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
 	conn->want = want & conn->capable;
+	fuse_channel_want(conn);
 	conn->max_write = mount->wsize;
 	conn->max_read = mount->rsize;
 	conn->max_readahead = UINT_MAX; /* as much as the kernel allows; more by read_ahead_kb */

@@ -129,8 +129,21 @@ static void a_chmod_by_others_leaves_the_contents_good(void **state)
 
 	b.mode = 0600;
 	b.ctime.sec = 2;
-	assert_int_equal(attr_take(&c, &limits, &b, 10, 10), ATTR_CHANGED);
+	assert_int_equal(attr_take(&c, &limits, &b, 10, 10), ATTR_RIGHTS);
 	assert_int_equal(c.foreign_changes, 0);
+}
+
+static void a_write_that_costs_the_set_user_id_bit_says_so(void **state)
+{
+	struct nfs3_attr a = file_at(1, 10), b = file_at(2, 20);
+
+	a.mode = 04755;
+	b.mode = 0755;
+	struct attr_cache c = cache_of(a, 0);
+	struct nfs3_wcc w = wcc(a, b);
+
+	attr_change_begin(&c);
+	assert_int_equal(attr_change_end(&c, &limits, &w, 10, 20), ATTR_RIGHTS);
 }
 
 static void a_change_of_ours_alone_is_not_foreign(void **state)
@@ -273,6 +286,7 @@ int main(void)
 		cmocka_unit_test(with_noac_every_answer_expires_at_once),
 		cmocka_unit_test(contents_changed_by_others_are_foreign),
 		cmocka_unit_test(a_chmod_by_others_leaves_the_contents_good),
+		cmocka_unit_test(a_write_that_costs_the_set_user_id_bit_says_so),
 		cmocka_unit_test(a_change_of_ours_alone_is_not_foreign),
 		cmocka_unit_test(a_change_of_others_before_ours_is_foreign),
 		cmocka_unit_test(overlapping_changes_of_ours_are_ours_in_any_order_of_replies),
