@@ -183,6 +183,13 @@ static size_t raise_fd_limit(void)
 	rl.rlim_cur = rl.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &rl);
 	getrlimit(RLIMIT_NOFILE, &rl);
+	/* Threads share the table of descriptors, and the kernel waits for all of them (milliseconds) each
+	 * time it grows: so it grows now. */
+	rlim_t most = 3 * NODES_MAX + FDS_APART_FROM_NODES;
+	int highest =
+		fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, rl.rlim_cur > most ? (int)most : (int)rl.rlim_cur - 1);
+	if (highest >= 0)
+		close(highest);
 	size_t fds = rl.rlim_cur > FDS_APART_FROM_NODES ? (size_t)rl.rlim_cur - FDS_APART_FROM_NODES : 0;
 	return fds / 3 < NODES_MAX ? fds / 3 : NODES_MAX;
 }
@@ -310,6 +317,8 @@ static void detach(int verdict)
 {
 	if (verdict < 0)
 		return;
+	if (chdir("/") < 0)
+		perror("nfsrdma-exportd: chdir /");
 	int null = open("/dev/null", O_RDWR);
 	for (int fd = 0; null >= 0 && fd <= 2; fd++)
 		dup2(null, fd);
@@ -330,6 +339,7 @@ static int run(const struct options *o, int verdict)
 	sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL); /* before the threads, which inherit it */
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* EFBIG says it */
 	int err = server_init(&srv, o);
 	if (!err)
 		err = serve(&srv, o, &ports);

@@ -155,7 +155,7 @@ enum nfs3_status op_readlink(struct op *op)
 	if (len < 0)
 		return status_of(-errno);
 	if ((size_t)len > op->call->payload_max_bytes)
-		return NFS3ERR_TOOSMALL;
+		return NFS3ERR_SERVERFAULT; /* the client made no room for it */
 	uint8_t *to = op->call->payload_buffer(op->call, (uint32_t)len);
 	if (!to)
 		return NFS3ERR_SERVERFAULT;

@@ -173,6 +173,8 @@ static enum nfs3_status list(struct op *op, bool plus)
 	uint32_t count = op->args.count;
 	if (count > DIR_REPLY_MAX_BYTES)
 		count = DIR_REPLY_MAX_BYTES;
+	if (op->call->reply_max_bytes < RPC_REPLY_HEAD_BYTES + DIR_FIXED_BYTES)
+		return NFS3ERR_TOOSMALL;
 	if (count > op->call->reply_max_bytes - RPC_REPLY_HEAD_BYTES)
 		count = op->call->reply_max_bytes - RPC_REPLY_HEAD_BYTES;
 	if (count < DIR_FIXED_BYTES)

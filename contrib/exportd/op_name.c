@@ -47,7 +47,8 @@ static int lookup(struct op *op, const struct name *name, struct node **child)
 		return parent_lookup(op, op->obj, child);
 	if (strcmp(name->s, ".") != 0)
 		return child_lookup(op, op->obj, name->s, child);
-	return child_node(op, op->obj, node_path_of(op->obj->fd), NULL, child);
+	int fd = node_path_of(op->obj->fd);
+	return fd < 0 ? fd : child_node(op, op->obj, fd, NULL, child);
 }
 
 enum nfs3_status op_lookup(struct op *op)

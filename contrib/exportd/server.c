@@ -46,5 +46,6 @@ bool serve_call(struct call *call)
 	case RPC_CALL_OK:
 		break;
 	}
-	return serve_program(call, &rpc, &r) && xdr_written(&call->head) > 0;
+	/* A reply that did not fit is none. */
+	return serve_program(call, &rpc, &r) && !call->head.stuck;
 }

@@ -19,12 +19,13 @@ fresh_export()
 
 bridge_is_ready()
 {
-	grep -q '^port ' "$T/bridge.log" || process_ended "$bridge_pid"
+	grep -qs '^port ' "$T/bridge.log" || process_ended "$bridge_pid"
 }
 
 # Sets bridge_pid, and tcp_port to a port that leads to the server's RDMA port.
 start_bridge()
 {
+	rm -f "$T/bridge.log"
 	"$build_dir/tests/integration/rdma_bridge" "$rdma_port" >"$T/bridge.log" 2>&1 &
 	bridge_pid=$!
 	wait_until 10 bridge_is_ready && tcp_port=$(sed -n 's/^port //p' "$T/bridge.log")
