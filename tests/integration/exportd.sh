@@ -209,6 +209,16 @@ test_background()
 	grep -q "$T/none" "$T/err" || fail "the directory that is missing is not named: $(cat "$T/err")"
 }
 
+test_man_page_has_every_option()
+{
+	local option count=0
+	for option in $("$EXPORTD" --help | sed -n 's/^  --\([a-z-]*\).*/\1/p'); do
+		grep -qF -- "\\-\\-${option//-/\\-}" "$source_dir/docs/man/nfsrdma-exportd.8" || fail "the man page lacks --$option"
+		count=$((count + 1))
+	done
+	[ "$count" -gt 5 ] || fail "--help lists $count options"
+}
+
 test_mount_port()
 {
 	fresh_export
