@@ -370,6 +370,7 @@ tests_main()
 	fi
 	mapfile -t names < <(sed -n 's/^test_\([a-z0-9_]*\)()$/\1/p' "$0")
 	[ $# -eq 0 ] || names=("$@")
+	[ ${#names[@]} -gt 0 ] || fail "$0 has no function test_NAME()"
 	trap interrupted INT TERM HUP
 	for name in "${names[@]}"; do
 		declare -F "test_$name" >/dev/null || {

@@ -15,18 +15,66 @@ misuse()
 		"$T/nfsrdma.log"
 }
 
-test_server_reads_what_it_may_only_write() { misuse reads_what_it_may_only_write; }
-test_server_writes_what_it_may_only_read() { misuse writes_what_it_may_only_read; }
-test_server_writes_one_byte_before_a_window() { misuse writes_one_byte_before; }
-test_server_writes_one_byte_behind_a_window() { misuse writes_one_byte_behind; }
-test_server_writes_across_the_end_of_a_window() { misuse writes_across_the_end; }
-test_server_writes_across_the_start_of_a_window() { misuse writes_across_the_start; }
-test_server_reads_one_byte_before_a_window() { misuse reads_one_byte_before; }
-test_server_reads_one_byte_behind_a_window() { misuse reads_one_byte_behind; }
-test_server_reads_across_the_end_of_a_window() { misuse reads_across_the_end; }
-test_server_reads_across_the_start_of_a_window() { misuse reads_across_the_start; }
+test_server_reads_what_it_may_only_write()
+{
+	misuse reads_what_it_may_only_write
+}
+
+test_server_writes_what_it_may_only_read()
+{
+	misuse writes_what_it_may_only_read
+}
+
+test_server_writes_one_byte_before_a_window()
+{
+	misuse writes_one_byte_before
+}
+
+test_server_writes_one_byte_behind_a_window()
+{
+	misuse writes_one_byte_behind
+}
+
+test_server_writes_across_the_end_of_a_window()
+{
+	misuse writes_across_the_end
+}
+
+test_server_writes_across_the_start_of_a_window()
+{
+	misuse writes_across_the_start
+}
+
+test_server_reads_one_byte_before_a_window()
+{
+	misuse reads_one_byte_before
+}
+
+test_server_reads_one_byte_behind_a_window()
+{
+	misuse reads_one_byte_behind
+}
+
+test_server_reads_across_the_end_of_a_window()
+{
+	misuse reads_across_the_end
+}
+
+test_server_reads_across_the_start_of_a_window()
+{
+	misuse reads_across_the_start
+}
+
 limits[server_uses_every_key_after_its_reply]=180
-test_server_uses_every_key_after_its_reply() { misuse uses_every_key_after_its_reply; }
-test_server_uses_a_key_of_another_connection() { misuse uses_a_key_of_another_connection; }
+test_server_uses_every_key_after_its_reply()
+{
+	misuse uses_every_key_after_its_reply
+}
+
+test_server_uses_a_key_of_another_connection()
+{
+	misuse uses_a_key_of_another_connection
+}
+
 
 tests_main "$@"
