@@ -26,13 +26,14 @@ usage()
 		  integration-asan
 		               the same in small, built with sanitizers
 		  alloc        memory that READ and WRITE take, counted from outside
+		  counted      registrations, windows and doorbells that READ and WRITE take, counted at the device
 		  capture      what the wire carried, told by tshark
 		  trixie       the unit tests on Debian 13, in a chroot
 		All of them when none is named. SCALE=ci (or full) sets sizes; LOGS=DIR keeps the logs there.
 	EOF
 }
 
-all_suites=(unit unit-asan lint integration integration-asan alloc capture trixie)
+all_suites=(unit unit-asan lint integration integration-asan alloc counted capture trixie)
 suites=("$@")
 [ $# -gt 0 ] || suites=("${all_suites[@]}")
 for suite in "${suites[@]}"; do
@@ -225,7 +226,7 @@ fi
 wants trixie && packages+=(mmdebstrap)
 part packages packages_install "${packages[@]}" || finish
 
-if wants 'unit' || wants integration || wants alloc || wants capture; then
+if wants 'unit' || wants integration || wants alloc || wants counted || wants capture; then
 	part build build build || finish
 fi
 if wants '*-asan'; then
@@ -239,6 +240,7 @@ for suite in "${suites[@]}"; do
 	integration) part integration needs_fuse integration integration ;;
 	integration-asan) part integration-asan needs_fuse integration-asan eval '(integration_asan)' ;;
 	alloc) part alloc needs_fuse alloc tests/alloc/alloc.sh ;;
+	counted) part counted needs_fuse counted tests/counted/counted.sh ;;
 	capture) part capture needs_fuse capture tests/integration/capture.sh ;;
 	trixie) part trixie tests/trixie.sh ;;
 	esac
