@@ -131,9 +131,9 @@ static const char *remarks(const struct nfs_mount *mount, char *line)
 	if (opts.memreg != MEMREG_PERSISTENT)
 		return NULL;
 	snprintf(line, START_LINE_MAX,
-		 "warning: memreg=persistent: the server can read and write all %u bytes of this mount's "
-		 "registered memory at "
-		 "any time; for trusted networks only",
+		 "warning: memreg=persistent is not safe: whoever is the server can read and write all %u "
+		 "bytes of each "
+		 "lane's registered memory at any time; for trusted networks only",
 		 opts.arena);
 	return line;
 }
