@@ -83,7 +83,7 @@ int stag_bind(struct stag_table *t, struct stag_entry *e, char *addr, size_t len
 {
 	uint32_t index = (uint32_t)(e - t->entries);
 	uint8_t generation = (e->generation + 1) & GENERATION_MASK;
-	uint32_t stag, random;
+	uint32_t stag, random = 0;
 	do {
 		int rc = next_random(t, &random);
 		if (rc < 0)
