@@ -268,15 +268,18 @@ static void reset_connection(struct endpoint *ep)
 	set_limits(ep);
 }
 
-/* A connection that went dead without a word is noticed after two minutes at the latest. */
+/* A peer that went dead without a word is noticed after two minutes at the latest, whether it owes us data or
+ * not. */
 static void set_options(int fd)
 {
 	int on = 1, idle_s = 60, interval_s = 10, probes = 6;
+	unsigned int unacknowledged_ms = 120000;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms);
 }
 
 int ep_attach_socket(struct endpoint *ep, int fd)
@@ -545,9 +548,21 @@ static void free_entry(struct endpoint *ep, struct stag_entry *entry)
 	ep_update_timeout(ep);
 }
 
+/* A window that is still bound to memory of the region goes first: no key outlives the region. */
 static void softiwarp_region_deregister(void *dev, struct fmr_region *region)
 {
-	free_entry(dev, region->handle);
+	struct endpoint *ep = dev;
+	struct stag_entry *of_region = region->handle;
+	for (uint32_t i = 1; i < ep->stags.used; i++) {
+		struct stag_entry *entry = &ep->stags.entries[i];
+		if (entry->kind != STAG_WINDOW || !entry->addr || entry->addr < of_region->addr ||
+		    entry->addr >= of_region->addr + of_region->len_bytes)
+			continue;
+		if (entry->readers)
+			ep_end(ep, -ECANCELED, "memory was withdrawn while the peer was reading it");
+		stag_unbind(entry);
+	}
+	free_entry(ep, of_region);
 	region->handle = NULL;
 	region->lkey = region->rkey = 0;
 }

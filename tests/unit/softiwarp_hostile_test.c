@@ -1079,6 +1079,85 @@ static void crc_is_on_when_one_side_wants_it(void **state)
 	expect_terminate(v, 2, 0, 2);
 }
 
+/* ---- frames made at random ---- */
+
+static unsigned int dice_state;
+static unsigned int dice(unsigned int sides)
+{
+	dice_state = dice_state * 1103515245u + 12345u;
+	return (dice_state >> 16) % sides;
+}
+
+static void random_frame(struct victim *v, struct peer_fpdu *f)
+{
+	static const uint64_t offsets[] = {
+		0, 0, 0, 1, 4, WINDOW_BYTES - 1, WINDOW_BYTES, UINT32_MAX, (uint64_t)-1, -4, 1ull << 32};
+	static const uint32_t lens[] = {
+		0, 1, 4, 4, 27, 28, 28, 29, RECV_BYTES, RECV_BYTES + 1, WINDOW_BYTES, 60000};
+	uint32_t stags[] = {0,		v->writable.rkey, v->writable.rkey, v->readable.rkey, v->region.lkey,
+			    dice(65536)};
+	uint32_t len = lens[dice(12)];
+	for (uint32_t i = 0; i < 28; i++) /* may be a Read Request: give it a known STag */
+		text[i] = (char)dice(4);
+	for (int i = 0; i < 4; i++)
+		text[16 + i] = (char)(v->readable.rkey >> (24 - 8 * i));
+	frame(v, f, dice(8), len);
+	f->stag = stags[dice(6)];
+	if (dice(3) == 0)
+		f->offset = offsets[dice(11)];
+	f->last = dice(4) != 0;
+	switch (dice(12)) {
+	case 0:
+		f->opcode = (uint8_t)dice(16);
+		break;
+	case 1:
+		f->queue = dice(5);
+		break;
+	case 2:
+		f->msn += dice(3) - 1;
+		break;
+	case 3:
+		f->tagged = !f->tagged;
+		break;
+	case 4:
+		f->bad_crc = true;
+		break;
+	case 5:
+		f->ulpdu_len = (int32_t)dice(65536);
+		break;
+	case 6:
+		f->ddp_version = (uint8_t)dice(4);
+		break;
+	}
+}
+
+static void random_frames_do_no_harm(void **state)
+{
+	for (unsigned int seed = 0; seed < 400; seed++) {
+		setup_client(state);
+		struct victim *v = *state;
+		dice_state = seed;
+		if (seed % 3 == 0) {
+			victim_reads(v);
+			v->peer.trickle_bytes = 1 + seed;
+		}
+		for (int i = 0; i < 30 && v->ep->state == RDMA_EP_ESTABLISHED; i++) {
+			random_frame(v, &fpdu);
+			if (peer_send_fpdu(&v->peer, &fpdu) < 0)
+				break;
+			pump(v);
+		}
+		for (size_t i = RECV_BYTES; i < READ_AT + 4096; i++)
+			if (v->memory[i] != PATTERN && (i < WRITABLE_AT || i >= WRITABLE_AT + WINDOW_BYTES) &&
+			    (i < READ_AT || i >= READ_AT + READ_BYTES))
+				fail_msg("seed %u: byte %zu of the victim's memory changed", seed, i);
+		v->ep->ops->disconnect(v->ep);
+		pump(v);
+		assert_int_equal(v->ep->state, RDMA_EP_IDLE);
+		teardown(state);
+	}
+}
+
 /* ---- set-up: the victim connects to something strange ---- */
 
 struct strange {
@@ -1366,6 +1445,7 @@ int main(void)
 		cmocka_unit_test(traffic_in_pieces_of_any_size),
 		LISTENER(set_up_in_single_bytes),
 		cmocka_unit_test(input_cut_off_anywhere),
+		cmocka_unit_test(random_frames_do_no_harm),
 		BARE(crc_may_be_off),
 		BARE(crc_is_on_when_one_side_wants_it),
 		cmocka_unit_test(strange_servers_are_named),
