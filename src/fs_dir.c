@@ -8,7 +8,9 @@
  * memory. Pages begin small, for most directories are, and double. Offset 0 always asks the server:
  * rewinddir() sees the directory as it is.
  *
- * READDIRPLUS makes inodes. Only entries that lie in the buffer that the kernel takes count as looked up.
+ * The server is asked by READDIRPLUS even if the kernel wants names only: it brings the files' types, without
+ * which find(1) and its like would look up every name. Inodes are made only when the kernel wants attributes,
+ * and only entries that lie in the buffer that it takes count as looked up.
  *
  * Recovery. Without READDIRPLUS on the server, READDIR. A cookie that the server no longer likes is tried
  * once with a zero verifier. A listing that is broken or goes round in a circle is EIO, and a line in the
@@ -323,7 +325,7 @@ static void list_fetch(struct op *op, uint64_t cookie)
 	struct open_dir *d = l->d;
 
 	l->cookie = cookie;
-	l->fetch_plus = l->plus && the_mount->opts->rdirplus && !atomic_load(&plus_lacking);
+	l->fetch_plus = the_mount->opts->rdirplus && !atomic_load(&plus_lacking);
 	op->count = d->fetch_bytes < the_mount->dtsize ? d->fetch_bytes : the_mount->dtsize;
 	op_run_get(op, nfs3_reply_max(l->fetch_plus ? NFSPROC3_READDIRPLUS : NFSPROC3_READDIR, op->count),
 		   list_send);
