@@ -41,9 +41,12 @@ struct open_dir {
 	uint8_t verf[NFS3_VERF_SIZE];
 	uint32_t fetch_bytes;
 	struct dirpage page;
-	/* What is being given to the kernel. */
+};
+
+/* What is being given to the kernel. Not the open directory's: once the reply has left, the kernel may close
+ * that on another lane. */
+struct listing {
 	char *out;
-	size_t out_size;
 	struct inode **given; /* each with the reference that becomes the kernel's lookup */
 	size_t ngiven, given_size;
 };
@@ -70,8 +73,6 @@ static void open_dir_free(struct open_dir *d)
 {
 	dirpage_fini(&d->page);
 	inode_unref(d->dir);
-	free(d->given);
-	free(d->out);
 	free(d);
 }
 
@@ -123,90 +124,87 @@ void fs_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 /* ---- from the page to the kernel's buffer ---- */
 
-static bool room_for_one_more(struct open_dir *d)
+static bool room_for_one_more(struct listing *listing)
 {
-	if (d->ngiven < d->given_size)
+	if (listing->ngiven < listing->given_size)
 		return true;
-	size_t n = d->given_size ? 2 * d->given_size : 64;
-	struct inode **given = realloc(d->given, n * sizeof(struct inode *));
+	size_t n = listing->given_size ? 2 * listing->given_size : 64;
+	struct inode **given = realloc(listing->given, n * sizeof(struct inode *));
 
 	if (!given)
 		return false;
-	d->given = given;
-	d->given_size = n;
+	listing->given = given;
+	listing->given_size = n;
 	return true;
 }
 
 /* Makes the entry's inode, if the server gave all that it takes, and counts its lookup. "." and ".." never:
  * the kernel does not count them. Without an inode the kernel looks the name up when it needs it. */
-static void give_inode(struct op *op, struct open_dir *d, const struct nfs3_entry *e,
+static void give_inode(struct op *op, struct listing *listing, const struct nfs3_entry *e,
 		       struct fuse_entry_param *entry)
 {
+	struct inode *dir = op_state(op, struct list_op)->d->dir;
 	enum attr_verdict verdict;
 
-	if (e->dot || !e->attr.present || !e->fh.present || !room_for_one_more(d))
+	if (e->dot || !e->attr.present || !e->fh.present || !room_for_one_more(listing))
 		return;
 	struct inode *inode = inode_get(the_mount->inodes, &e->fh.fh, &e->attr.attr, op->submitted_ns,
 					lane_now(op->lane), &verdict);
 	if (!inode)
 		return;
 	fs_verdict(inode, verdict);
-	d->given[d->ngiven++] = inode;
-	fs_fill_entry(d->dir, inode, entry);
+	listing->given[listing->ngiven++] = inode;
+	fs_fill_entry(dir, inode, entry);
 }
 
 /* Adds one entry at out; returns its size, or 0 when it does not fit. */
-static size_t add_entry(struct op *op, const struct list_op *l, const struct nfs3_entry *e, char *out,
+static size_t add_entry(struct op *op, struct listing *listing, const struct nfs3_entry *e, char *out,
 			size_t room)
 {
+	bool plus = op_state(op, struct list_op)->plus;
 	struct fuse_entry_param entry = {.ino = 0};
 	char name[NFS3_NAME_MAX + 1];
 	size_t need;
 
 	memcpy(name, e->name, e->name_len);
 	name[e->name_len] = '\0';
-	need = l->plus ? fuse_add_direntry_plus(op->req, NULL, 0, name, NULL, 0)
-		       : fuse_add_direntry(op->req, NULL, 0, name, NULL, 0);
+	need = plus ? fuse_add_direntry_plus(op->req, NULL, 0, name, NULL, 0)
+		    : fuse_add_direntry(op->req, NULL, 0, name, NULL, 0);
 	if (need > room)
 		return 0;
 	if (e->attr.present)
 		attr_to_stat(&e->attr.attr, &entry.attr);
-	if (l->plus)
-		give_inode(op, l->d, e, &entry);
+	if (plus)
+		give_inode(op, listing, e, &entry);
 	entry.attr.st_ino = e->fileid ? e->fileid : FILEID_UNKNOWN;
-	if (l->plus)
+	if (plus)
 		fuse_add_direntry_plus(op->req, out, room, name, &entry, (off_t)e->cookie);
 	else
 		fuse_add_direntry(op->req, out, room, name, &entry.attr, (off_t)e->cookie);
 	return need;
 }
 
-static size_t fill(struct op *op, const struct list_op *l)
+static size_t fill(struct op *op, struct listing *listing)
 {
-	struct open_dir *d = l->d;
+	const struct list_op *l = op_state(op, struct list_op);
 	struct nfs3_entry entry;
 	size_t used = 0, n;
 
-	d->ngiven = 0;
-	while (dirpage_peek(&d->page, &entry)) {
-		n = add_entry(op, l, &entry, d->out + used, l->size - used);
+	while (dirpage_peek(&l->d->page, &entry)) {
+		n = add_entry(op, listing, &entry, listing->out + used, l->size - used);
 		if (!n)
 			break;
 		used += n;
-		dirpage_step(&d->page);
+		dirpage_step(&l->d->page);
 	}
 	return used;
 }
 
-/* ORDER: once the reply has left, the kernel may close the directory on another lane. d is only touched again
- * if it did not. */
-static void list_reply(struct op *op, struct open_dir *d, size_t bytes)
+static void list_reply(struct op *op, struct listing *listing, size_t bytes)
 {
-	if (!op_reply_buf(op, d->out, bytes))
-		return;
-	for (size_t i = 0; i < d->ngiven; i++)
-		inode_forget(d->given[i], 1);
-	d->ngiven = 0;
+	if (op_reply_buf(op, listing->out, bytes))
+		for (size_t i = 0; i < listing->ngiven; i++)
+			inode_forget(listing->given[i], 1);
 }
 
 static void list_fetch(struct op *op, uint64_t cookie);
@@ -220,15 +218,20 @@ static void list_serve(struct op *op)
 		list_fetch(op, l->cookie);
 		return;
 	}
-	size_t bytes = fill(op, l);
+	struct listing listing = {.out = malloc(l->size)};
 	struct nfs3_entry entry;
+	size_t bytes = listing.out ? fill(op, &listing) : 0;
 
-	if (bytes || (page->eof && !dirpage_peek(page, &entry)))
-		list_reply(op, l->d, bytes);
+	if (!listing.out)
+		op_reply_err(op, -ENOMEM);
+	else if (bytes || (page->eof && !dirpage_peek(page, &entry)))
+		list_reply(op, &listing, bytes);
 	else if (dirpage_peek(page, &entry)) /* not even one fits */
 		op_reply_err(op, -EINVAL);
 	else
 		list_fetch(op, page->end);
+	free(listing.given);
+	free(listing.out);
 }
 
 /* ---- from the server to the page ---- */
@@ -333,19 +336,6 @@ static void list_fetch(struct op *op, uint64_t cookie)
 
 /* ---- the FUSE operations ---- */
 
-static bool out_buffer(struct open_dir *d, size_t size)
-{
-	if (size <= d->out_size)
-		return true;
-	char *out = realloc(d->out, size);
-
-	if (!out)
-		return false;
-	d->out = out;
-	d->out_size = size;
-	return true;
-}
-
 static void list_begin(fuse_req_t req, size_t size, off_t off, struct fuse_file_info *fi, bool plus)
 {
 	struct op *op = op_begin(req);
@@ -353,10 +343,7 @@ static void list_begin(fuse_req_t req, size_t size, off_t off, struct fuse_file_
 
 	*l = (struct list_op){.d = open_dir_of(fi), .size = size, .cookie = (uint64_t)off, .plus = plus};
 	op_hold(op, l->d->dir);
-	if (out_buffer(l->d, size))
-		list_serve(op);
-	else
-		op_reply_err(op, -ENOMEM);
+	list_serve(op);
 }
 
 void fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
