@@ -52,6 +52,11 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 void fs_may(struct op *op, struct inode *inode, uint32_t access, bool fresh,
 	    void (*then)(struct op *op, int err));
 
+/* Asked by the data side at OPEN, once its file counts as open: calls resume when no name is being removed
+ * any more by somebody who did not see that (perhaps at once). The server knows then whether the file is
+ * still there. The op must run to its end. */
+void fs_open_settle(struct op *op, void (*resume)(struct op *op));
+
 /* Asked by the data side: the last open_file of an inode is gone (on a lane). Cleans up its silly rename, if
  * it has one. */
 void fs_last_close(struct inode *inode);

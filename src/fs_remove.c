@@ -10,6 +10,11 @@
  *name
  *			-> the RENAME itself
  * Recovery: if that last RENAME fails, the victim gets its name back.
+ *
+ * ORDER: an OPEN that comes while a name is being removed. A removal first enters itself among those in
+ *flight and then looks at what is open; an OPEN first counts its file as open and then looks at the removals
+ *in flight (fs_open_settle()). So either the removal sees the open file, or the OPEN waits for the removal's
+ *end before it asks the server for the file, which may be gone then.
  */
 #include "data.h"
 #include "fs.h"
@@ -18,10 +23,17 @@
 #include "xdr.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
+
+struct removal {
+	struct removal *next, *prev;
+	uint64_t seq; /* order of their beginnings; 0: not in flight */
+};
 
 struct take_away {
 	struct fs_entry victim; /* first: the name that goes, or that RENAME replaces */
+	struct removal removal;
 	bool rename;
 	struct inode *from_dir; /* RENAME */
 	char from_name[NFS3_NAME_MAX + 1];
@@ -29,6 +41,92 @@ struct take_away {
 	struct silly *silly; /* its new name; ours until it is attached */
 	int err;	     /* of a RENAME that is being undone */
 };
+
+/* ---- removals in flight, and OPENs that wait for them ---- */
+
+/* Shared by the lanes; the lock is held for a few instructions only. */
+static struct {
+	pthread_mutex_t lock;
+	struct removal *first, *last; /* by seq */
+	uint64_t seq;
+	struct op *waiting; /* OPENs, by op->settle.next */
+} removals = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void removal_begin(struct removal *r)
+{
+	pthread_mutex_lock(&removals.lock);
+	r->seq = ++removals.seq;
+	r->prev = removals.last;
+	r->next = NULL;
+	*(r->prev ? &r->prev->next : &removals.first) = r;
+	removals.last = r;
+	pthread_mutex_unlock(&removals.lock);
+}
+
+static bool settled(const struct op *op)
+{
+	return !removals.first || removals.first->seq > op->settle.upto;
+}
+
+/* Under the lock: takes those out that need not wait any longer. */
+static struct op *take_settled(void)
+{
+	struct op **at = &removals.waiting, *taken = NULL;
+
+	while (*at) {
+		struct op *op = *at;
+
+		if (!settled(op)) {
+			at = &op->settle.next;
+			continue;
+		}
+		*at = op->settle.next;
+		op->settle.next = taken;
+		taken = op;
+	}
+	return taken;
+}
+
+static void removal_end(struct removal *r)
+{
+	if (!r->seq)
+		return;
+	pthread_mutex_lock(&removals.lock);
+	*(r->prev ? &r->prev->next : &removals.first) = r->next;
+	*(r->next ? &r->next->prev : &removals.last) = r->prev;
+	struct op *op = take_settled();
+	pthread_mutex_unlock(&removals.lock);
+	while (op) {
+		struct op *next = op->settle.next;
+
+		op_resume(op, op->settle.resume);
+		op = next;
+	}
+}
+
+void fs_open_settle(struct op *op, op_resume_fn *resume)
+{
+	pthread_mutex_lock(&removals.lock);
+	op->settle.upto = removals.seq;
+	op->settle.resume = resume;
+	bool wait = !settled(op);
+	if (wait) {
+		op->settle.next = removals.waiting;
+		removals.waiting = op;
+	}
+	pthread_mutex_unlock(&removals.lock);
+	if (!wait)
+		resume(op);
+}
+
+/* Ends the op. */
+static void take_away_end(struct op *op, int err)
+{
+	removal_end(&op_state(op, struct take_away)->removal);
+	op_reply_err(op, err);
+}
+
+/* ---- what all have in common ---- */
 
 static struct nfs3_dirop victim_name(const struct take_away *t)
 {
@@ -62,13 +160,13 @@ static int removed(struct op *op, int err, struct xdr_reader *results)
 
 static void on_remove(struct op *op, int err, struct xdr_reader *results)
 {
-	op_reply_err(op, removed(op, err, results));
+	take_away_end(op, removed(op, err, results));
 }
 
 static void on_rmdir(struct op *op, int err, struct xdr_reader *results)
 {
 	err = removed(op, err, results);
-	op_reply_err(op, err == -EEXIST ? -ENOTEMPTY : err); /* some servers say it so */
+	take_away_end(op, err == -EEXIST ? -ENOTEMPTY : err); /* some servers say it so */
 }
 
 static void remove_send(struct op *op, enum nfs3_proc proc, op_reply_fn *on_reply)
@@ -112,7 +210,7 @@ static void on_undone(struct op *op, int err, struct xdr_reader *results)
 		silly_attach(t->file, t->silly); /* it keeps that name until its last close */
 	else
 		silly_free(t->silly);
-	op_reply_err(op, t->err);
+	take_away_end(op, t->err);
 }
 
 /* ORDER: the silly name becomes the file's only now. Before, its last close would have removed a file that
@@ -130,7 +228,7 @@ static void on_rename(struct op *op, int err, struct xdr_reader *results)
 	}
 	if (t->silly)
 		silly_attach(t->file, t->silly);
-	op_reply_err(op, err);
+	take_away_end(op, err);
 }
 
 static void rename_step(struct op *op)
@@ -151,14 +249,14 @@ static void on_silly(struct op *op, int err, struct xdr_reader *results)
 	err = renamed(op, err, results, t->victim.dir, t->victim.dir);
 	if (err) {
 		silly_free(t->silly);
-		op_reply_err(op, err);
+		take_away_end(op, err);
 		return;
 	}
 	if (t->rename) {
 		rename_step(op);
 	} else {
 		silly_attach(t->file, t->silly);
-		op_reply_err(op, 0);
+		take_away_end(op, 0);
 	}
 }
 
@@ -169,7 +267,7 @@ static void silly_step(struct op *op)
 
 	t->silly = cred ? silly_new(t->victim.dir, t->file->fileid, cred) : NULL;
 	if (!t->silly)
-		op_reply_err(op, cred ? -ENOMEM : -EACCES);
+		take_away_end(op, cred ? -ENOMEM : -EACCES);
 	else
 		rename_send(op, (struct nfs3_rename_args){.from = victim_name(t), .to = silly_place(t)},
 			    t->victim.dir, t->victim.dir, on_silly);
@@ -188,7 +286,7 @@ static void on_source(struct op *op, int err, struct xdr_reader *results)
 		err = nfs3_errno(res.status);
 	}
 	if (err) {
-		op_reply_err(op, err);
+		take_away_end(op, err);
 		return;
 	}
 	if (res.fh.len == t->file->fh.len && memcmp(res.fh.data, t->file->fh.data, res.fh.len) == 0) {
@@ -222,12 +320,12 @@ static void on_victim(struct op *op, int err, struct inode *inode)
 	bool is_silly_name;
 
 	if (err && !(t->rename && err == -ENOENT)) {
-		op_reply_err(op, err);
+		take_away_end(op, err);
 	} else if (err || inode->type == NFS3_DIR || file_data_opens(&inode->data) == 0) {
 		plain_step(op);
 	} else if (silly_has(inode, t->victim.name, &is_silly_name)) {
 		if (is_silly_name)
-			op_reply_err(op, -EBUSY);
+			take_away_end(op, -EBUSY);
 		else
 			plain_step(op);
 	} else {
@@ -241,7 +339,10 @@ static void on_victim(struct op *op, int err, struct inode *inode)
 
 static void victim_step(struct op *op)
 {
-	op_state(op, struct take_away)->victim.found = on_victim;
+	struct take_away *t = op_state(op, struct take_away);
+
+	t->victim.found = on_victim;
+	removal_begin(&t->removal);
 	if (data_open_files() > 0)
 		fs_entry_lookup(op);
 	else

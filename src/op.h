@@ -99,6 +99,13 @@ struct op {
 		uint64_t stamp;
 	} may;
 
+	/* fs_open_settle()'s, while it waits. */
+	struct {
+		struct op *next;
+		uint64_t upto; /* removals that began up to here may not have seen the file open */
+		op_resume_fn *resume;
+	} settle;
+
 	/* data_sync()'s and data_truncate_begin()'s, while they run. */
 	struct {
 		struct op *next;

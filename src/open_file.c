@@ -113,19 +113,22 @@ void data_open_undo(struct fuse_file_info *fi)
 
 struct open_state {
 	struct inode *inode;
+	struct open_file *file;
 	struct fuse_file_info fi;
 };
 
 static void on_may_open(struct op *op, int err)
 {
 	struct open_state *s = op_state(op, struct open_state);
-	if (!err)
-		err = open_with(s->inode, op_cred(op), &s->fi);
 	if (err) {
+		if (close_handle(s->file))
+			fs_last_close(s->inode);
 		op_reply_err(op, err);
 		return;
 	}
 	struct fuse_file_info fi = s->fi; /* the op ends with its reply */
+	fi.fh = (uint64_t)(uintptr_t)s->file;
+	fi.keep_cache = keep_pages(s->inode);
 	if (op_reply_open(op, &fi))
 		data_open_undo(&fi);
 }
@@ -144,16 +147,28 @@ static uint32_t access_for(int flags)
 	}
 }
 
+static void on_settled(struct op *op)
+{
+	struct open_state *s = op_state(op, struct open_state);
+	fs_may(op, s->inode, access_for(s->fi.flags), op->lane->mount->opts->cto, on_may_open);
+}
+
+/* A file that is being opened counts as open: whoever removes its name meanwhile keeps the file, see
+ * fs_remove.c. */
 void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct op *op = op_begin(req);
 	struct open_state *s = op_state(op, struct open_state);
+	const struct cred *cred = op_cred(op);
 	s->inode = op_hold(op, inode_of(the_mount->inodes, ino));
 	s->fi = *fi;
-	if (!op_cred(op))
-		op_reply_err(op, -EACCES);
-	else
-		fs_may(op, s->inode, access_for(fi->flags), op->lane->mount->opts->cto, on_may_open);
+	s->file = cred ? open_file_new(s->inode, cred, fi->flags) : NULL;
+	if (!s->file) {
+		op_reply_err(op, cred ? -ENOMEM : -EACCES);
+		return;
+	}
+	op->run_to_end = true;
+	fs_open_settle(op, on_settled);
 }
 
 /* ---- FLUSH, FSYNC, RELEASE ---- */
