@@ -14,7 +14,8 @@
  *
  * Events. The endpoint adds its descriptors to params.epoll_fd with params.epoll_data, edge-triggered, for
  * reading and writing. When one fires, and whenever poll() or progress() said that there is more, call
- * progress() and then poll().
+ * progress() and then poll(). Requests may complete in doorbell() or queue_invalidate() themselves, and no
+ * event tells of that: poll() after them (until it was done, timeout_ns is in the past).
  *
  * Ownership: memory named by a queued request or a posted receive is lent to the device until its completion
  * has been polled. After disconnect(), or when the state becomes RDMA_EP_CLOSED, the peer can reach nothing;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -310,6 +311,14 @@ static void queue_huge(struct victim *v, struct peer_fpdu *f)
 	frame(v, f, PEER_SEND, 4);
 	f->queue = UINT32_MAX;
 }
+static void ddp_is_checked_before_rdmap(struct victim *v, struct peer_fpdu *f)
+{
+	frame(v, f, PEER_SEND, 4);
+	f->queue = 3;
+	f->rdmap_version = 2;
+	f->opcode = 12;
+}
+
 static void send_on_the_read_queue(struct victim *v, struct peer_fpdu *f)
 {
 	frame(v, f, PEER_SEND, 4);
@@ -476,6 +485,7 @@ static const struct hostile {
 	CASE(write_untagged, 0, 2, 6),
 	CASE(queue_3, 1, 2, 1),
 	CASE(queue_huge, 1, 2, 1),
+	CASE(ddp_is_checked_before_rdmap, 1, 2, 1),
 	CASE(send_on_the_read_queue, 1, 2, 1),
 	CASE(read_request_on_the_send_queue, 1, 2, 1),
 	CASE(terminate_on_the_send_queue, 1, 2, 1),
@@ -988,6 +998,35 @@ static void traffic_in_pieces_of_any_size(void **state)
 	}
 }
 
+/* One turn takes in a fair share and says that there is more: other endpoints of the thread get theirs. */
+static void a_turn_has_an_end(void **state)
+{
+	struct victim *v = *state;
+	static uint8_t whole[60100];
+	uint64_t share = 0, before = 0, queued = 0;
+	bool more = true;
+	memset(text, 'w', 60000);
+	assert_int_equal(v->ep->ops->fmr.queue_invalidate(v->ep, &v->writable), 0);
+	map(v, &v->writable, 1 << 20, 60000, FMR_REMOTE_WRITE);
+	write_frame(v, &fpdu, v->writable.rkey, 0, 60000);
+	size_t len = peer_encode_fpdu(&v->peer, &fpdu, whole);
+	ssize_t n = (ssize_t)len;
+	while (n == (ssize_t)len) { /* as much as the sockets hold while nobody reads */
+		n = send(v->peer.fd, whole, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+		queued += n > 0 ? (uint64_t)n : 0;
+	}
+	if (queued < 3 << 19) /* the kernel's buffers are small here */
+		skip();
+	while (more) {
+		more = v->ep->ops->progress(v->ep, 0);
+		uint64_t taken = softiwarp_stats(v->ep)->bytes_in - before;
+		before += taken;
+		share = taken > share ? taken : share;
+	}
+	assert_true(before > 1 << 20);
+	assert_true(share <= (1 << 20) + 70000);
+}
+
 static void set_up_in_single_bytes(void **state)
 {
 	struct victim *v = *state;
@@ -1443,6 +1482,7 @@ int main(void)
 		cmocka_unit_test(invalidated_window_is_written_no_further),
 		CLIENT(rebound_window_does_not_take_the_rest),
 		cmocka_unit_test(traffic_in_pieces_of_any_size),
+		SERVER(a_turn_has_an_end),
 		LISTENER(set_up_in_single_bytes),
 		cmocka_unit_test(input_cut_off_anywhere),
 		cmocka_unit_test(random_frames_do_no_harm),
