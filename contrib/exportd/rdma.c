@@ -3,12 +3,16 @@
 #include "responder.h"
 #include "softiwarp/softiwarp.h"
 #include "transport.h"
+#include "workers.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,10 +29,24 @@
 struct rdma_conn {
 	struct server *srv;
 	int epoll;
+	int wake; /* eventfd in epoll, edge-triggered and never read: a worker has put something into done */
 	struct rdma_ep *ep; /* the svc's, once there is one */
 	struct rpcrdma_svc *svc;
+	pthread_mutex_t lock;
+	struct slow_call *done; /* under lock: workers push, the connection's thread takes all */
+	uint32_t slow; /* calls that workers have, or that are in done; the connection's thread only */
 	uint8_t peer[16];
 	uint8_t head[REPLY_HEAD_MAX_BYTES];
+};
+
+/* A call that a worker runs. The request, and with it the message, stays ours until the reply. */
+struct slow_call {
+	struct work work;
+	struct slow_call *next;
+	struct rdma_conn *conn;
+	struct call call;
+	bool has_reply;
+	uint8_t head[1024]; /* COMMIT's takes 24 + 4 + 4+24+4+84 + 8 */
 };
 
 static uint64_t now_ns(void)
@@ -50,9 +68,9 @@ static uint32_t payload_max(const struct rpcrdma_svc_req *req)
 	return req->reply_max > INLINE_HEAD_BYTES ? (req->reply_max - INLINE_HEAD_BYTES) & ~3u : 0;
 }
 
-static void on_call(void *ctx, struct rpcrdma_svc_req *req)
+static struct call call_of(struct rdma_conn *c, struct rpcrdma_svc_req *req, uint8_t *head,
+			   uint32_t head_bytes)
 {
-	struct rdma_conn *c = ctx;
 	struct call call = {
 		.srv = c->srv,
 		.msg = req->msg,
@@ -60,25 +78,92 @@ static void on_call(void *ctx, struct rpcrdma_svc_req *req)
 		.data = req->data,
 		.data_len_bytes = req->data_len,
 		.data_pos = req->data_pos,
-		.reply_max_bytes = req->reply_max < sizeof c->head ? req->reply_max : sizeof c->head,
+		.reply_max_bytes = req->reply_max < head_bytes ? req->reply_max : head_bytes,
 		.payload_max_bytes = payload_max(req),
 		.payload_buffer = payload_buffer,
 		.owner = req,
-		.head = xdr_writer(c->head, sizeof c->head),
+		.head = xdr_writer(head, head_bytes),
 	};
 	memcpy(call.peer, c->peer, sizeof call.peer);
-	if (!serve_call(&call)) {
+	return call;
+}
+
+static void reply_or_drop(const struct call *call, bool has_reply)
+{
+	struct rpcrdma_svc_req *req = call->owner;
+	if (!has_reply) {
 		rpcrdma_svc_drop(req);
 		return;
 	}
 	struct rpcrdma_svc_reply reply = {
-		.head = c->head,
-		.head_len = (uint32_t)xdr_written(&call.head),
-		.payload = call.payload_len_bytes ? call.payload : NULL,
-		.payload_len = call.payload_len_bytes,
+		.head = call->head.start,
+		.head_len = (uint32_t)xdr_written(&call->head),
+		.payload = call->payload_len_bytes ? call->payload : NULL,
+		.payload_len = call->payload_len_bytes,
 	};
 	/* What does not fit was answered with ERR_CHUNK: the client asked for more than it made room for. */
 	rpcrdma_svc_reply(req, &reply);
+}
+
+/* On a worker's thread. */
+static void slow_run(struct work *work)
+{
+	struct slow_call *s = (struct slow_call *)work;
+	struct rdma_conn *c = s->conn;
+	uint64_t one = 1;
+	s->has_reply = serve_call(&s->call);
+	pthread_mutex_lock(&c->lock);
+	s->next = c->done;
+	c->done = s;
+	/* ORDER: under the lock. Once the connection's thread has the call, conn may go at any time, and its
+	 * descriptor's number become a file's. */
+	if (write(c->wake, &one, sizeof one) < 0)
+		abort(); /* an eventfd takes 2^64 - 2 of them */
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* True: a worker has it. */
+static bool slow_submit(struct rdma_conn *c, struct rpcrdma_svc_req *req)
+{
+	static_assert(offsetof(struct slow_call, work) == 0, "slow_run() finds the call by its work");
+	struct slow_call *s = malloc(sizeof *s);
+	if (!s)
+		return false;
+	*s = (struct slow_call){.work.run = slow_run, .conn = c};
+	s->call = call_of(c, req, s->head, sizeof s->head);
+	if (!workers_submit(&s->work)) {
+		free(s);
+		return false;
+	}
+	c->slow++;
+	return true;
+}
+
+/* Replies to what workers have done; true: to something. */
+static bool slow_finish(struct rdma_conn *c)
+{
+	pthread_mutex_lock(&c->lock);
+	struct slow_call *s = c->done;
+	c->done = NULL;
+	pthread_mutex_unlock(&c->lock);
+	bool any = s;
+	while (s) {
+		struct slow_call *next = s->next;
+		reply_or_drop(&s->call, s->has_reply);
+		free(s);
+		c->slow--;
+		s = next;
+	}
+	return any;
+}
+
+static void on_call(void *ctx, struct rpcrdma_svc_req *req)
+{
+	struct rdma_conn *c = ctx;
+	if (call_waits_for_disk(req->msg, req->msg_len) && slow_submit(c, req))
+		return;
+	struct call call = call_of(c, req, c->head, sizeof c->head);
+	reply_or_drop(&call, serve_call(&call));
 }
 
 /* Milliseconds until progress is due, rounded up: never early, which would spin. -1: no need. */
@@ -97,7 +182,8 @@ static void serve_connection(struct rdma_conn *c)
 {
 	struct epoll_event event;
 	for (;;) {
-		bool more = rpcrdma_svc_progress(c->svc, now_ns());
+		bool more = c->slow && slow_finish(c);
+		more |= rpcrdma_svc_progress(c->svc, now_ns());
 		if (rpcrdma_svc_closed(c->svc))
 			return;
 		if (!more)
@@ -105,12 +191,51 @@ static void serve_connection(struct rdma_conn *c)
 	}
 }
 
+/* ORDER: the workers' calls first: their messages lie in the svc. */
+static void await_workers(struct rdma_conn *c)
+{
+	struct epoll_event event;
+	while (c->slow) {
+		if (!slow_finish(c))
+			epoll_wait(c->epoll, &event, 1, -1);
+	}
+}
+
+/* Before there is an svc. */
+static void conn_free(struct rdma_conn *c)
+{
+	pthread_mutex_destroy(&c->lock);
+	if (c->wake >= 0)
+		close(c->wake);
+	if (c->epoll >= 0)
+		close(c->epoll);
+	free(c);
+}
+
 static void conn_close(struct rdma_conn *c)
 {
+	await_workers(c);
 	rpcrdma_svc_destroy(c->svc);
-	close(c->epoll);
-	free(c);
+	conn_free(c);
 	connection_end();
+}
+
+static int conn_new(struct rdma_conn **conn)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+	struct rdma_conn *c = calloc(1, sizeof *c);
+	if (!c)
+		return -ENOMEM;
+	pthread_mutex_init(&c->lock, NULL);
+	c->epoll = epoll_create1(EPOLL_CLOEXEC);
+	c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (c->epoll < 0 || c->wake < 0 || epoll_ctl(c->epoll, EPOLL_CTL_ADD, c->wake, &event) < 0) {
+		int err = -errno;
+		conn_free(c);
+		return err;
+	}
+	*conn = c;
+	return 0;
 }
 
 static void *conn_thread(void *arg)
@@ -142,25 +267,20 @@ struct rdma_server {
 static int accept_one(struct rdma_server *s)
 {
 	struct sockaddr_storage peer;
-	struct rdma_conn *c = calloc(1, sizeof *c);
-	int err = c ? 0 : -ENOMEM;
-	if (c)
-		c->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (c && c->epoll < 0)
-		err = -errno;
+	struct rdma_conn *c = NULL;
+	int err = conn_new(&c);
+	if (err)
+		return err;
 	struct rdma_ep_params params = {
-		.epoll_fd = c ? c->epoll : -1,
+		.epoll_fd = c->epoll,
 		.epoll_data = c,
 		.max_recv = MAX_RECV,
 		.max_send = MAX_SEND,
 		.read_depth = READ_DEPTH,
 	};
-	if (!err)
-		err = s->device->listener_accept(s->listener, &params, &peer, &c->ep);
+	err = s->device->listener_accept(s->listener, &params, &peer, &c->ep);
 	if (err) {
-		if (c && c->epoll >= 0)
-			close(c->epoll);
-		free(c);
+		conn_free(c);
 		return err;
 	}
 	c->srv = s->srv;
@@ -171,8 +291,7 @@ static int accept_one(struct rdma_server *s)
 	if (may)
 		connection_end();
 	c->ep->ops->close(c->ep);
-	close(c->epoll);
-	free(c);
+	conn_free(c);
 	return 0;
 }
 

@@ -49,3 +49,11 @@ bool serve_call(struct call *call)
 	/* A reply that did not fit is none. */
 	return serve_program(call, &rpc, &r) && !call->head.stuck;
 }
+
+bool call_waits_for_disk(const uint8_t *msg, uint32_t msg_len_bytes)
+{
+	struct xdr_reader r = xdr_reader(msg, msg_len_bytes);
+	xdr_bytes(&r, 3 * 4); /* XID, message type, RPC version: serve_call() looks at them */
+	uint32_t prog = xdr_u32(&r), vers = xdr_u32(&r), proc = xdr_u32(&r);
+	return xdr_ok(&r) && prog == NFS_PROGRAM && vers == NFS_V3 && proc == NFS3_COMMIT;
+}
