@@ -130,7 +130,7 @@ daemon_pid()
 
 exportd_is_ready()
 {
-	grep -q '^ready rdma=[0-9]* tcp=[0-9]*' "$exportd_log" || process_ended "$exportd_pid"
+	grep -qs '^ready rdma=[0-9]* tcp=[0-9]*' "$exportd_log" || process_ended "$exportd_pid"
 }
 
 # start_exportd DIR [OPTION…]: sets exportd_pid, rdma_port and tcp_port. Free ports are taken the first time; a restart
