@@ -15,6 +15,7 @@
 # Results go to the file $RESULTS, one line a test: pass|fail|skip, name, seconds, reason; separated by tabs. Logs stay in
 # the directory $LOGS.
 
+lib_script=$(realpath "$0")
 lib_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck disable=SC2034 # used by the scripts
 source_dir=$(dirname "$lib_dir")
@@ -317,7 +318,7 @@ run_one_test()
 	current_scratch=$scratch
 	(
 		sanitizers_log_to "$scratch"
-		T=$scratch exec timeout -k 10 "$limit_s" bash "$0" --one "$name"
+		T=$scratch exec timeout -k 10 "$limit_s" bash "$lib_script" --one "$name"
 	) >"$log" 2>&1 </dev/null &
 	current_pid=$!
 	wait "$current_pid" || status=$?
@@ -359,6 +360,7 @@ tests_main()
 		set -euo pipefail
 		trap 'echo "FAILED: line $LINENO: $BASH_COMMAND" >&2' ERR
 		set -E
+		test_name=$2
 		"test_$2"
 		teardown
 		exit 0
