@@ -81,7 +81,7 @@ void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	g->inode = fs_inode(op, ino);
 	if (inode_stat(g->inode, fs_clock(), &st, &valid_ns) && valid_ns)
-		op_reply_attr(op, &st, (double)valid_ns / 1e9);
+		fs_reply_attr(op, g->inode);
 	else
 		getattr_send(op);
 }

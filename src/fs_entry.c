@@ -110,6 +110,7 @@ void fs_fill_entry(struct inode *dir, struct inode *inode, struct fuse_entry_par
 	uint64_t valid_ns = 0;
 
 	*entry = (struct fuse_entry_param){.ino = inode_number(inode), .generation = inode->generation};
+	inode_told(inode);
 	inode_stat(inode, fs_clock(), &entry->attr, &valid_ns);
 	entry->attr_timeout = (double)valid_ns / NS_PER_S;
 	entry->entry_timeout = fs_entry_timeout(dir, false);
@@ -131,6 +132,7 @@ void fs_reply_attr(struct op *op, struct inode *inode)
 	struct stat st;
 	uint64_t valid_ns;
 
+	inode_told(inode);
 	if (!inode_stat(inode, fs_clock(), &st, &valid_ns))
 		op_reply_err(op, -EIO);
 	else

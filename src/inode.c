@@ -433,6 +433,22 @@ bool inode_stat(struct inode *inode, uint64_t now_ns, struct stat *st, uint64_t 
 	return known;
 }
 
+void inode_told(struct inode *inode)
+{
+	pthread_mutex_lock(&inode->lock);
+	inode->told_changes = inode->attr.foreign_changes;
+	pthread_mutex_unlock(&inode->lock);
+}
+
+bool inode_kernel_is_behind(struct inode *inode, pid_t tid)
+{
+	pthread_mutex_lock(&inode->lock);
+	bool behind = inode->told_changes != inode->attr.foreign_changes && inode->sent_back != tid;
+	inode->sent_back = behind ? tid : 0;
+	pthread_mutex_unlock(&inode->lock);
+	return behind;
+}
+
 uint64_t inode_names_valid_ns(struct inode *dir, uint64_t now_ns)
 {
 	pthread_mutex_lock(&dir->lock);

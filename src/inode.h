@@ -31,6 +31,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #define INODE_ROOT_NUMBER 1u /* FUSE_ROOT_ID */
 
@@ -62,8 +63,10 @@ struct inode {
 	struct attr_cache attr;
 	struct access_cache *access; /* NULL until the first answer */
 	struct silly *silly;	     /* it was unlinked while open: its present name; see fs_silly.c */
-	bool told_foreign;	     /* the log has its line about entering it */
-	bool inval_queued;	     /* the notifier has it in its queue */
+	uint64_t told_changes;	     /* attr.foreign_changes when the kernel was last told the attributes */
+	pid_t sent_back; /* the thread whose OPEN was last sent back for that, see inode_kernel_is_behind() */
+	bool told_foreign; /* the log has its line about entering it */
+	bool inval_queued; /* the notifier has it in its queue */
 };
 
 /* limits: copied. -ENOMEM. */
@@ -119,6 +122,11 @@ void inode_access_store(struct inode *inode, const struct cred *cred, uint32_t a
  * the larger of the server's and the end of pending data; a silly-renamed file has one link less, for the
  * name it was given is ours. False: there are none. */
 bool inode_stat(struct inode *inode, uint64_t now_ns, struct stat *st, uint64_t *valid_ns);
+/* The kernel is being told the attributes (LOOKUP, GETATTR, SETATTR, CREATE … replies). */
+void inode_told(struct inode *inode);
+/* Others have changed the contents since, so the kernel's idea of the size is wrong. True once per change and
+ * thread: the OPEN of that thread is to be sent back to look the name up again. */
+bool inode_kernel_is_behind(struct inode *inode, pid_t tid);
 /* How much longer the names in a directory may be believed: whoever changes a name changes its directory. */
 uint64_t inode_names_valid_ns(struct inode *dir, uint64_t now_ns);
 /* How often others have changed the contents: an open compares it with what it was at the last one. */

@@ -117,9 +117,13 @@ struct open_state {
 	struct fuse_file_info fi;
 };
 
+/* The kernel takes no attributes from an OPEN. If others have changed the file, it would append at, and read
+ * up to, the old size: -ESTALE makes it repeat the open with a LOOKUP, whose reply tells it. */
 static void on_may_open(struct op *op, int err)
 {
 	struct open_state *s = op_state(op, struct open_state);
+	if (!err && inode_kernel_is_behind(s->inode, op->tid))
+		err = -ESTALE;
 	if (err) {
 		if (close_handle(s->file))
 			fs_last_close(s->inode);

@@ -281,6 +281,23 @@ static void a_removed_name_leaves_other_names_good(void **state)
 	inode_table_destroy(table);
 }
 
+static void the_kernel_is_behind_once_per_foreign_change_and_thread(void **state)
+{
+	struct inode_table *table = table_new();
+	struct nfs3_attr attr = attr_of(NFS3_REG, 7);
+	struct inode *a = get(table, "a", attr, 0);
+
+	assert_false(inode_kernel_is_behind(a, 1));
+	attr.size++;
+	assert_int_equal(inode_take_attr(a, &attr, 1, 1), ATTR_FOREIGN);
+	assert_true(inode_kernel_is_behind(a, 1));
+	assert_false(inode_kernel_is_behind(a, 1)); /* nobody told it, but the open must end some time */
+	assert_true(inode_kernel_is_behind(a, 2));
+	inode_told(a);
+	assert_false(inode_kernel_is_behind(a, 3));
+	inode_table_destroy(table);
+}
+
 static void access_answers_are_kept_with_the_inode(void **state)
 {
 	struct inode_table *table = table_new();
@@ -347,6 +364,7 @@ int main(void)
 		cmocka_unit_test(a_silly_renamed_file_has_one_link_less),
 		cmocka_unit_test(a_removed_name_makes_older_attributes_doubtful),
 		cmocka_unit_test(a_removed_name_leaves_other_names_good),
+		cmocka_unit_test(the_kernel_is_behind_once_per_foreign_change_and_thread),
 		cmocka_unit_test(access_answers_are_kept_with_the_inode),
 		cmocka_unit_test(lanes_may_find_and_drop_one_inode_at_once),
 	};
