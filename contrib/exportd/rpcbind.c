@@ -86,29 +86,45 @@ static void unset_tcp(struct rpc_context *rpc, int program, int version)
 		await(rpc, &e);
 }
 
-static int set_rdma(struct rpc_context *rpc, uint16_t port)
+/* RFC 5665: a universal address ends with the port's two bytes. rpcbind puts the address by which it is asked
+ * in the place of 0.0.0.0. */
+static struct pmap3_mapping rdma_mapping(char *addr, size_t size, uint16_t port)
 {
-	struct exchange e = {0};
-	char addr[32];
-	/* RFC 5665: a universal address ends with the port's two bytes. */
-	snprintf(addr, sizeof addr, "127.0.0.1.%u.%u", port >> 8, port & 0xff);
-	struct pmap3_mapping map = {
+	snprintf(addr, size, "0.0.0.0.%u.%u", port >> 8, port & 0xff);
+	return (struct pmap3_mapping){
 		.prog = NFS_PROGRAM,
 		.vers = NFS_V3,
 		.netid = "rdma",
 		.addr = addr,
 		.owner = "superuser",
 	};
+}
+
+static int set_rdma(struct rpc_context *rpc, uint16_t port)
+{
+	struct exchange e = {0};
+	char addr[32];
+	struct pmap3_mapping map = rdma_mapping(addr, sizeof addr, port);
 	if (rpc_pmap3_set_async(rpc, &map, on_answer, &e) < 0)
 		return -ENOMEM;
 	int err = await(rpc, &e);
 	return err ? err : e.answer ? 0 : -EACCES;
 }
 
+static void unset_rdma(struct rpc_context *rpc)
+{
+	struct exchange e = {0};
+	char addr[32];
+	struct pmap3_mapping map = rdma_mapping(addr, sizeof addr, 0); /* UNSET ignores the address */
+	if (rpc_pmap3_unset_async(rpc, &map, on_answer, &e) == 0)
+		await(rpc, &e);
+}
+
 static void unset_all(struct rpc_context *rpc)
 {
 	unset_tcp(rpc, NFS_PROGRAM, NFS_V3);
 	unset_tcp(rpc, MOUNT_PROGRAM, MOUNT_V3);
+	unset_rdma(rpc);
 }
 
 int rpcbind_register(const struct ports *ports)
