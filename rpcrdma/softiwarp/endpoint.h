@@ -231,7 +231,7 @@ void ep_update_timeout(struct endpoint *ep);
 
 /* ---- setup.c ---- */
 
-int setup_connect(struct endpoint *ep, const void *priv, uint32_t priv_len);
+void setup_connect(struct endpoint *ep, const void *priv, uint32_t priv_len); /* at most RDMA_PRIVATE_MAX */
 void setup_listen(struct endpoint *ep); /* passive: wait for the request */
 int setup_accept(struct endpoint *ep, const void *priv, uint32_t priv_len);
 int setup_reject(struct endpoint *ep);

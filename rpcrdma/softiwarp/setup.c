@@ -58,16 +58,13 @@ static void established(struct endpoint *ep)
 	ep->ep.state = RDMA_EP_ESTABLISHED;
 }
 
-int setup_connect(struct endpoint *ep, const void *priv, uint32_t priv_len)
+void setup_connect(struct endpoint *ep, const void *priv, uint32_t priv_len)
 {
 	struct setup *s = &ep->setup;
-	if (priv_len > RDMA_PRIVATE_MAX)
-		return -EINVAL;
 	*s = (struct setup){.step = SETUP_TCP, .deadline_ns = now_monotonic() + TCP_TIMEOUT_NS};
 	if (priv_len)
 		memcpy(s->private_data, priv, priv_len);
 	s->private_len = priv_len;
-	return 0;
 }
 
 void setup_listen(struct endpoint *ep)
@@ -299,8 +296,6 @@ static void on_frame_bytes(struct endpoint *ep)
 		ep_end(ep, -EPROTO, "%s", s->passive ? "the client does not speak MPA" : NOT_IWARP);
 		return;
 	}
-	if (s->frame_done < s->frame_len)
-		return;
 	if (s->frame_done == MPA_HEADER_BYTES && mpa_frame_len(s->frame, &s->frame_len) < 0) {
 		ep_end(ep, -EPROTO, "malformed MPA frame: too much private data");
 		return;
