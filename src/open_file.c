@@ -21,7 +21,6 @@
 
 #define OPEN_EXEC                                                                                            \
 	0x20 /* the kernel's FMODE_EXEC: it comes with the flags of an open for execve(2) (Linux 6.18) */
-#define TASK_EXITING 0x00000004u /* PF_EXITING in the flags of /proc/TID/stat */
 
 /* ---- open_file ---- */
 
@@ -198,22 +197,24 @@ void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	sync_and_reply(op_begin(req), open_file_of(fi));
 }
 
-/* Is the caller on its way out? Then nobody hears an error, and a dead server must not keep it from going. */
+/* Is the caller on its way out? Then nobody hears an error, and a dead server must not keep it from going. A
+ * thread that exits gives up its memory before its files, and /proc/TID/status then has no line about memory.
+ * Not /proc/TID/stat, which would tell it plainly: its reader waits for an execve(2) of that thread to end,
+ * and that may be waiting for our answer to this very request, because it closes the descriptors that are
+ * marked close-on-exec (a deadlock: seen, Linux 6.18). */
 static bool is_exiting(const struct op *op)
 {
-	char path[32], text[1024];
-	unsigned int flags = 0;
-	snprintf(path, sizeof path, "%d/stat", (int)op->tid);
+	char path[32], text[4096];
+	snprintf(path, sizeof path, "%d/status", (int)op->tid);
 	int fd = op->tid ? openat(op->lane->mount->proc_fd, path, O_RDONLY | O_CLOEXEC) : -1;
 	if (fd < 0)
 		return false;
 	ssize_t n = read(fd, text, sizeof text - 1);
 	close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	const char *after = strrchr(text, ')'); /* the command's name may hold anything */
-	if (!after || sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
+	if (n <= 0)
 		return false;
-	return flags & TASK_EXITING;
+	text[n] = '\0';
+	return !strstr(text, "\nVmSize:");
 }
 
 static bool needs_sync(struct file_data *fd)

@@ -512,6 +512,25 @@ test_fstab()
 	wait_until 20 no_daemon || fail "the daemon goes on after the unmount"
 }
 
+# The kernel closes what is marked close-on-exec in the middle of execve(2), with the thread's state locked: whoever looks at
+# the caller then must not wait for it.
+limits[exec_closes_files_with_pending_data]=30
+test_exec_closes_files_with_pending_data()
+{
+	serve_and_mount
+	python3 - "$mnt" <<-'EOF'
+		import os, sys
+		for i in range(20):
+		    pid = os.fork()
+		    if pid == 0:
+		        fd = os.open(f"{sys.argv[1]}/file{i}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
+		        os.write(fd, b"pending" * 1000)
+		        os.execv("/bin/true", ["true"])
+		    assert os.waitpid(pid, 0)[1] == 0
+	EOF
+	python3 -c 'print("pending" * 1000, end="")' | cmp - "$export/file19"
+}
+
 test_pending_data_reaches_the_server_by_itself()
 {
 	serve_and_mount
