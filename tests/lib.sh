@@ -8,9 +8,8 @@
 #   a hard time limit in seconds: limits[NAME]=N before the function, else 60
 #   set -euo pipefail: the first command that fails fails the test
 #
-# and whatever it leaves behind is swept away by its parent, even when it was killed: a process is recognised by the scratch
-# directory in its environment or its arguments, a mount by lying below that directory. A test that passes must also have
-# left nothing: its mounts are unmounted and its servers ended in the ordinary way, and each of that must succeed.
+# and whatever it leaves behind is swept away by supervise.py, even when it was killed. A test that passes must also have left
+# nothing: its mounts are unmounted and its servers ended in the ordinary way, and each of that must succeed.
 #
 # Results go to the file $RESULTS, one line a test: pass|fail|skip, name, seconds, reason; separated by tabs. Logs stay in
 # the directory $LOGS.
@@ -98,35 +97,26 @@ mounts_below()
 	awk -v dir="$1/" 'index($5, dir) == 1 { print $5 }' /proc/self/mountinfo | tac
 }
 
-# The pids of all processes that belong to scratch directory $1, except this one and its children.
-processes_of()
-{
-	local pid
-	{
-		# Not as an argument: grep would find itself.
-		grep -lzxF -f <(printf 'T=%s' "$1") /proc/[0-9]*/environ
-		grep -lzF -f <(printf %s "$1") /proc/[0-9]*/cmdline
-	} 2>/dev/null | while IFS=/ read -r _ _ pid _; do
-		if [ "$pid" != "$BASHPID" ] && [ "$pid" != $$ ] && ! process_ended "$pid"; then
-			echo "$pid"
-		fi
-	done | sort -un
-}
-
-# The daemon that serves the mount at $1: our program with that mount point among its arguments.
-daemon_pid()
+# pid_running PROGRAM ARGUMENT: a process of that program which has this among its arguments. The arguments of other programs
+# are not looked at: /proc shows them only when the process does not wait for a file system that does not answer.
+pid_running()
 {
 	local exe
-	# Most processes run something else: this is asked often.
 	# shellcheck disable=SC2044
-	for exe in $(find /proc/[0-9]*/exe -maxdepth 0 -lname "$(realpath "$NFSRDMA")" 2>/dev/null); do
-		if tr '\0' '\n' 2>/dev/null <"${exe%exe}cmdline" | grep -qxF "$1"; then
+	for exe in $(find /proc/[0-9]*/exe -maxdepth 0 -lname "$(realpath "$1")" 2>/dev/null); do
+		if tr '\0' '\n' 2>/dev/null <"${exe%exe}cmdline" | grep -qxF -e "$2"; then
 			exe=${exe#/proc/}
 			echo "${exe%/exe}"
 			return 0
 		fi
 	done
 	return 1
+}
+
+# The daemon that serves the mount at $1.
+daemon_pid()
+{
+	pid_running "$NFSRDMA" "$1"
 }
 
 # --- server and client ------------------------------------------------------------------------------------------------
@@ -263,34 +253,6 @@ teardown()
 	fi
 }
 
-# The last resort: nothing that belongs to scratch directory $1 survives it.
-sweep()
-{
-	local mount pid pids minor
-	for mount in $(mounts_below "$1"); do
-		timeout 10 umount "$mount" 2>/dev/null && continue
-		minor=$(awk -v dir="$mount" '$5 == dir { sub(".*:", "", $3); print $3 }' /proc/self/mountinfo)
-		[ -w "/sys/fs/fuse/connections/$minor/abort" ] && echo 1 >"/sys/fs/fuse/connections/$minor/abort"
-		umount -l "$mount" 2>/dev/null || fusermount3 -uz "$mount" 2>/dev/null || true
-		echo "swept away: mount $mount"
-	done
-	pids=$(processes_of "$1")
-	for pid in $pids; do
-		echo "swept away: $pid $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | cut -c1-200)"
-		kill -TERM "$pid" 2>/dev/null
-	done
-	for pid in $pids; do
-		wait_until 3 process_ended "$pid" || kill -KILL "$pid" 2>/dev/null
-		wait_until 10 process_ended "$pid" || echo "process $pid survives SIGKILL"
-	done
-	if [ -z "$(mounts_below "$1")" ]; then
-		chmod -R u+rwx "$1" 2>/dev/null
-		rm -rf --one-file-system "$1"
-	else
-		echo "still mounted below $1:" "$(mounts_below "$1")"
-	fi
-}
-
 result()
 {
 	local verdict=$1 name=$2 seconds=$3 reason=${4:-}
@@ -315,26 +277,20 @@ run_one_test()
 	local limit_s=$((${limits[$1]:-60} * ${TIME_FACTOR:-1}))
 	full_name=${GROUP_PREFIX:-}${group_name:-$(basename "$0" .sh)}/$name
 	log=$LOGS/${full_name//\//.}.log
+	: >"$log"
 	scratch=$(mktemp -d "$TMPDIR/nfsrdma-test.XXXXXX")
 	chmod 755 "$scratch"
-	current_scratch=$scratch
 	(
 		sanitizers_log_to "$scratch"
-		T=$scratch exec timeout -k 10 "$limit_s" bash "$lib_script" --one "$name"
-	) >"$log" 2>&1 </dev/null &
-	current_pid=$!
-	wait "$current_pid" || status=$?
-	if [ "$status" -ne 0 ] && [ "$status" -ne 77 ]; then
-		for f in "$scratch"/*.log "$scratch"/sanitizer.*; do
-			[ -f "$f" ] && printf -- '--- %s\n%s\n' "$f" "$(tail -c 20000 "$f")"
-		done >>"$log" 2>&1
-	fi
-	sweep "$scratch" >>"$log" 2>&1
-	current_scratch=
+		T=$scratch KEEP_LOGS_IN=$log exec python3 "$lib_dir/supervise.py" "$scratch" "$limit_s" bash "$lib_script" --one "$name"
+	) >>"$log" 2>&1 </dev/null &
+	supervisor_pid=$!
+	wait "$supervisor_pid" || status=$?
+	supervisor_pid=
 	case $status in
 	0) result pass "$full_name" "$(seconds_since "$start")" ;;
 	77) result skip "$full_name" 0 "$(sed -n 's/^SKIPPED: //p' "$log" | tail -1)" ;;
-	124 | 137)
+	124)
 		result fail "$full_name" "$(seconds_since "$start")" "not done within $limit_s s (see $log)"
 		;;
 	*)
@@ -347,9 +303,8 @@ run_one_test()
 
 interrupted()
 {
-	[ -n "${current_pid:-}" ] && kill -TERM "$current_pid" 2>/dev/null
-	[ -n "${current_scratch:-}" ] && sweep "$current_scratch"
-	[ -n "${group_scratch:-}" ] && sweep "$group_scratch"
+	# It ends and cleans up what it has started.
+	[ -z "${supervisor_pid:-}" ] || { kill -TERM "$supervisor_pid" 2>/dev/null && wait "$supervisor_pid"; }
 	exit 130
 }
 

@@ -181,19 +181,6 @@ test_table_of_paths()
 	python3 "$cases" table_after_restart "$tcp_port" "$export" "$T/handles"
 }
 
-# The server that put itself into the background.
-background_pid()
-{
-	local pid
-	for pid in $(processes_of "$T"); do
-		if [ "$(readlink "/proc/$pid/exe")" = "$(realpath "$EXPORTD")" ]; then
-			echo "$pid"
-			return 0
-		fi
-	done
-	return 1
-}
-
 test_background()
 {
 	fresh_export
@@ -202,7 +189,7 @@ test_background()
 	local port pid
 	port=$(sed 's/.*tcp=//' "$T/out")
 	python3 "$cases" fs_info "$port" "$export"
-	pid=$(background_pid) || fail "no server runs"
+	pid=$(pid_running "$EXPORTD" "$export") || fail "no server runs"
 	kill -TERM "$pid"
 	wait_until 10 process_ended "$pid" || fail "it does not end"
 	"$EXPORTD" "$T/none" --state "$T/state" --rdma-port 0 --tcp-port 0 >"$T/out" 2>"$T/err" && fail "a directory that is missing is served"

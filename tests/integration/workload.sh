@@ -291,21 +291,27 @@ case ${1:-} in
 		result skip "$group_name" 0 "$reason"
 		exit 0
 	fi
-	group_scratch=$(mktemp -d "$TMPDIR/nfsrdma-test.XXXXXX")
-	chmod 755 "$group_scratch"
-	trap 'sweep "$group_scratch"' EXIT
-	T=$group_scratch
+	if [ -z "${T:-}" ]; then
+		# Under a supervisor, who sweeps away what a failure leaves.
+		T=$(mktemp -d "$TMPDIR/nfsrdma-test.XXXXXX")
+		chmod 755 "$T"
+		export T
+		exec python3 "$lib_dir/supervise.py" "$T" $((3600 * ${TIME_FACTOR:-1})) bash "$lib_script" "$@"
+	fi
 	sanitizers_log_to "$T"
+	what=mount
+	trap '[ -z "$what" ] || result fail "$group_name/$what" 0 "it did not go in the ordinary way"' EXIT
 	mkdir "$T/export"
 	start_exportd "$T/export" --no-root-squash
 	mount_nfs "$T/export" "$T/mnt" "$2"
 	export WORKLOAD_DIR=$T/mnt
+	what=
 	shift 2
 	status=0
 	tests_main "$@" || status=1
-	trap 'result fail "$group_name/teardown" 0 "the mount or the server did not end in the ordinary way"; sweep "$group_scratch"' EXIT
+	what=unmount
 	teardown
-	trap 'sweep "$group_scratch"' EXIT
+	what=
 	exit $status
 	;;
 *)
