@@ -36,6 +36,7 @@
 
 struct nfs_mount *the_mount;
 
+static sigset_t signals; /* that end the mount */
 static struct options opts;
 static struct nfs_mount the_one;
 static char mountpoint[PATH_MAX];
@@ -115,9 +116,12 @@ static int mount_all(struct nfs_mount *mount, char *err)
 	mount->root_fh = export.root;
 	set_port(&export.addr, (uint16_t)opts.port);
 	error = setup_lanes(mount, &choice, &export.addr, export.addrlen, err);
-	if (!error)
-		error = session_mount(mount, err);
-	return error;
+	if (error)
+		return error;
+	/* ORDER: before the mount, which starts a thread. From here on signals are read from a descriptor;
+	 * until here they end the program, which leaves nothing behind. */
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	return session_mount(mount, err);
 }
 
 /* What is worth saying of a mount that works: to whoever waits for the verdict, if it is about safety; to the
@@ -228,7 +232,6 @@ int main(int argc, char *argv[])
 {
 	static char line[MOUNTD_ERR_SIZE > START_LINE_MAX ? MOUNTD_ERR_SIZE : START_LINE_MAX];
 	struct nfs_mount *mount = the_mount = &the_one;
-	sigset_t signals;
 
 	if (options_parse(&opts, argc, argv, geteuid() == 0, line)) {
 		fprintf(stderr, "%s\n", line);
@@ -254,7 +257,6 @@ int main(int argc, char *argv[])
 	if (error) {
 		start_verdict(START_FAILED, line);
 	} else {
-		sigprocmask(SIG_BLOCK, &signals, NULL);
 		int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 		for (unsigned int i = 0; i < mount->nlanes; i++)
 			lane_start(mount->lanes[i]);
