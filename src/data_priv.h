@@ -30,6 +30,7 @@ struct write_buf {
 	bool heap;		  /* a piece that was cut off; not from the lane's preallocated ones */
 	bool posted;		  /* under the file's lock: its lane has been told to send it again */
 	bool linked;		  /* in the lane's list of those that are not stable */
+	unsigned int losses;	  /* mount->losses when it was last sent */
 	uint64_t kept_ns;	  /* since when */
 	struct write_buf *next, *prev; /* in the lane's list of free ones, or of those that are not stable */
 	struct write_buf *next_again;  /* in the lane's queue of those that wait for an op of its own */

@@ -14,17 +14,26 @@
 #include <string.h>
 
 struct read_state {
-	struct open_file *file; /* lent: the kernel releases the handle after its READs */
+	struct open_file *file; /* lent: the kernel releases the handle after its READs; but see `held` */
+	bool held;		/* the op runs to its end, even after the handle was released */
 	uint64_t offset;
 	uint32_t want, got;
+	int sync_err;
 };
 
 static void read_rest(struct op *op);
 
-static void read_end(struct op *op, const void *data, size_t bytes)
+static void read_end(struct op *op, int err, const void *data, size_t bytes)
 {
+	struct read_state *s = op_state(op, struct read_state);
+	struct open_file *held = s->held ? s->file : NULL;
 	op->lane->stats->fuse.read_bytes += bytes;
-	op_reply_buf(op, data, bytes);
+	if (err)
+		op_reply_err(op, err);
+	else
+		op_reply_buf(op, data, bytes);
+	if (held)
+		open_file_unref(held);
 }
 
 static void on_read(struct op *op, int err, struct xdr_reader *results)
@@ -41,19 +50,19 @@ static void on_read(struct op *op, int err, struct xdr_reader *results)
 			err = stale;
 	}
 	if (err) {
-		op_reply_err(op, err);
+		read_end(op, err, NULL, 0);
 		return;
 	}
 	bool all = res.eof || res.count == 0 || s->got + res.count == s->want;
 	if (all && res.data && s->got == 0) {
-		read_end(op, res.data, res.count); /* from the message: no copy */
+		read_end(op, 0, res.data, res.count); /* from the message: no copy */
 		return;
 	}
 	if (res.data)
 		memcpy(op->run + s->got, res.data, res.count);
 	s->got += res.count;
 	if (all)
-		read_end(op, op->run, s->got);
+		read_end(op, 0, op->run, s->got);
 	else
 		read_rest(op);
 }
@@ -67,6 +76,39 @@ static void read_rest(struct op *op)
 	op_rpc(op, NFSPROC3_READ, &s->file->cred, &args, on_read);
 }
 
+/*
+ * A server that restarted may have lost what it had answered and not committed. Until that is found out (by
+ * COMMIT) and made good, a READ would bring bytes from before the WRITE, although write(2) has returned. So
+ * after a lost connection, of any lane, a READ of a file with kept data first has it committed.
+ */
+static bool may_be_lost(struct nfs_mount *mount, struct file_data *fd)
+{
+	pthread_mutex_lock(&fd->lock);
+	struct dirty_range *oldest = fd->dirty.kept.first;
+	bool lost =
+		fd->dirty.nagain || (oldest && write_buf_of(oldest)->losses != atomic_load(&mount->losses));
+	pthread_mutex_unlock(&fd->lock);
+	return lost;
+}
+
+static void read_first(struct op *op)
+{
+	op_run_get(op, op_state(op, struct read_state)->want, read_rest);
+}
+
+static void read_synced(struct op *op)
+{
+	struct read_state *s = op_state(op, struct read_state);
+	struct file_data *fd = &s->file->inode->data;
+	if (s->sync_err) { /* fsync()'s and close()'s to report */
+		pthread_mutex_lock(&fd->lock);
+		if (!fd->error)
+			fd->error = s->sync_err;
+		pthread_mutex_unlock(&fd->lock);
+	}
+	read_first(op);
+}
+
 void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct op *op = op_begin(req);
@@ -78,8 +120,13 @@ void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	op_hold(op, s->file->inode);
 	s->offset = (uint64_t)off;
 	s->want = size < op->lane->mount->rsize ? (uint32_t)size : op->lane->mount->rsize;
-	if (s->want == 0)
+	if (s->want == 0) {
 		op_reply_buf(op, NULL, 0);
-	else
-		op_run_get(op, s->want, read_rest);
+	} else if (may_be_lost(op->lane->mount, &s->file->inode->data)) {
+		open_file_ref(s->file);
+		s->held = true;
+		data_sync(op, s->file->inode, &s->sync_err, read_synced);
+	} else {
+		read_first(op);
+	}
 }

@@ -123,6 +123,8 @@ static void send_rest(struct write_buf *wb)
 				       .count = left < wsize ? (uint32_t)left : wsize,
 				       .stable = wb->sync ? NFS3_FILE_SYNC : NFS3_UNSTABLE};
 	op_state(op, struct write_state)->wb = wb;
+	if (wb->done_bytes == 0)
+		wb->losses = atomic_load(&wb->lane->mount->losses);
 	op->out = (struct iovec){wb->base + (offset - wb->base_offset), args.count};
 	inode_change_begin(inode);
 	op_rpc(op, NFSPROC3_WRITE, &wb->file->cred, &args, on_write);

@@ -9,6 +9,7 @@
 #include "xdr.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -80,7 +81,11 @@ void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	uint64_t valid_ns;
 
 	g->inode = fs_inode(op, ino);
-	if (inode_stat(g->inode, fs_clock(), &st, &valid_ns) && valid_ns)
+	/* While there is no connection, what was last said of the whole file system and of its root is said
+	 * again: umount(8) asks for both before it unmounts, and must not wait for a server that never comes
+	 * back. */
+	bool memory = ino == FUSE_ROOT_ID && !lane_connected(op->lane);
+	if (inode_stat(g->inode, fs_clock(), &st, &valid_ns) && (valid_ns || memory))
 		fs_reply_attr(op, g->inode);
 	else
 		getattr_send(op);
@@ -361,6 +366,24 @@ void fs_readlink(fuse_req_t req, fuse_ino_t ino)
 
 #define STATFS_BLOCK_BYTES 4096u /* what sizes are counted in; NFSv3 has no block size of its own */
 
+static pthread_mutex_t last_fsstat_lock = PTHREAD_MUTEX_INITIALIZER; /* shared by the lanes */
+static struct statvfs last_fsstat = {.f_bsize = STATFS_BLOCK_BYTES, .f_frsize = STATFS_BLOCK_BYTES};
+
+static struct statvfs recall_fsstat(void)
+{
+	pthread_mutex_lock(&last_fsstat_lock);
+	struct statvfs st = last_fsstat;
+	pthread_mutex_unlock(&last_fsstat_lock);
+	return st;
+}
+
+static void remember_fsstat(const struct statvfs *st)
+{
+	pthread_mutex_lock(&last_fsstat_lock);
+	last_fsstat = *st;
+	pthread_mutex_unlock(&last_fsstat_lock);
+}
+
 static void on_fsstat(struct op *op, int err, struct xdr_reader *results)
 {
 	struct nfs3_fsstat_res res;
@@ -376,17 +399,19 @@ static void on_fsstat(struct op *op, int err, struct xdr_reader *results)
 		op_reply_err(op, err);
 		return;
 	}
-	op_reply_statfs(op, &(struct statvfs){
-				    .f_bsize = STATFS_BLOCK_BYTES,
-				    .f_frsize = STATFS_BLOCK_BYTES,
-				    .f_blocks = res.total_bytes / STATFS_BLOCK_BYTES,
-				    .f_bfree = res.free_bytes / STATFS_BLOCK_BYTES,
-				    .f_bavail = res.avail_bytes / STATFS_BLOCK_BYTES,
-				    .f_files = res.total_files,
-				    .f_ffree = res.free_files,
-				    .f_favail = res.avail_files,
-				    .f_namemax = the_mount->name_max,
-			    });
+	struct statvfs st = {
+		.f_bsize = STATFS_BLOCK_BYTES,
+		.f_frsize = STATFS_BLOCK_BYTES,
+		.f_blocks = res.total_bytes / STATFS_BLOCK_BYTES,
+		.f_bfree = res.free_bytes / STATFS_BLOCK_BYTES,
+		.f_bavail = res.avail_bytes / STATFS_BLOCK_BYTES,
+		.f_files = res.total_files,
+		.f_ffree = res.free_files,
+		.f_favail = res.avail_files,
+		.f_namemax = the_mount->name_max,
+	};
+	remember_fsstat(&st);
+	op_reply_statfs(op, &st);
 }
 
 void fs_statfs(fuse_req_t req, fuse_ino_t ino)
@@ -394,5 +419,11 @@ void fs_statfs(fuse_req_t req, fuse_ino_t ino)
 	struct op *op = op_begin(req);
 	struct inode *inode = fs_inode(op, ino);
 
+	if (!lane_connected(op->lane)) { /* see fs_getattr() */
+		struct statvfs st = recall_fsstat();
+		st.f_namemax = the_mount->name_max;
+		op_reply_statfs(op, &st);
+		return;
+	}
 	op_rpc(op, NFSPROC3_FSSTAT, op_cred(op), &inode->fh, on_fsstat);
 }

@@ -59,6 +59,11 @@ struct cred_cache *lane_creds(struct lane *lane)
 	return &lane->creds;
 }
 
+bool lane_connected(const struct lane *lane)
+{
+	return rpcrdma_is_up(lane->xprt);
+}
+
 struct rpcrdma_xprt *lane_xprt(struct lane *lane)
 {
 	return lane->xprt;
@@ -234,6 +239,8 @@ static void on_status(void *ctx, const struct rpcrdma_status *status)
 	struct lane *lane = ctx;
 	char when[32];
 	bool up = status->event == RPCRDMA_UP;
+	if (!up)
+		atomic_fetch_add(&lane->mount->losses, 1);
 	if (lane->on_connection) {
 		lane->on_connection(lane, up, status->why);
 		if (up)

@@ -8,6 +8,7 @@
 
 #include "nfs3.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -43,9 +44,10 @@ struct nfs_mount {
 	struct notify *notify; /* the thread that may send notifications to the kernel; no lane may */
 	struct fuse_session *session;
 	struct stats_file *stats;
-	bool ready;   /* the kernel's INIT was answered */
-	bool mounted; /* main's */
-	int ended_fd; /* eventfd: /dev/fuse said that the file system is no longer mounted */
+	bool ready;	    /* the kernel's INIT was answered */
+	bool mounted;	    /* main's */
+	atomic_uint losses; /* of connections, all lanes: what was kept before may be lost with the server */
+	int ended_fd;	    /* eventfd: /dev/fuse said that the file system is no longer mounted */
 	unsigned int nlanes;
 	struct lane *lanes[MOUNT_LANES_MAX];
 };
