@@ -71,8 +71,8 @@ static void getattr_send(struct op *op)
 	op_rpc(op, NFSPROC3_GETATTR, op_cred(op), &op_state(op, struct getattr)->inode->fh, on_getattr);
 }
 
-/* The kernel asks when what it was told has expired, or when it has done something to the file itself. Then
- * the reply to that has often brought the attributes. */
+/* The kernel asks when what it was told has expired, when it has done something to the file itself (then the
+ * reply to that has often brought the attributes), or when it does not trust what it was told. */
 void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct op *op = op_begin(req);
@@ -85,7 +85,8 @@ void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	 * again: umount(8) asks for both before it unmounts, and must not wait for a server that never comes
 	 * back. */
 	bool memory = ino == FUSE_ROOT_ID && !lane_connected(op->lane);
-	if (inode_stat(g->inode, fs_clock(), &st, &valid_ns) && (valid_ns || memory))
+	if (inode_stat(g->inode, fs_clock(), &st, &valid_ns) &&
+	    ((valid_ns && inode_has_news(g->inode)) || memory))
 		fs_reply_attr(op, g->inode);
 	else
 		getattr_send(op);

@@ -437,7 +437,16 @@ void inode_told(struct inode *inode)
 {
 	pthread_mutex_lock(&inode->lock);
 	inode->told_changes = inode->attr.foreign_changes;
+	inode->told_as_of_ns = inode->attr.as_of_ns;
 	pthread_mutex_unlock(&inode->lock);
+}
+
+bool inode_has_news(struct inode *inode)
+{
+	pthread_mutex_lock(&inode->lock);
+	bool news = inode->told_as_of_ns != inode->attr.as_of_ns;
+	pthread_mutex_unlock(&inode->lock);
+	return news;
 }
 
 bool inode_kernel_is_behind(struct inode *inode, pid_t tid)

@@ -64,6 +64,8 @@ struct inode {
 	struct access_cache *access; /* NULL until the first answer */
 	struct silly *silly;	     /* it was unlinked while open: its present name; see fs_silly.c */
 	uint64_t told_changes;	     /* attr.foreign_changes when the kernel was last told the attributes */
+	uint64_t
+		told_as_of_ns; /* attr.as_of_ns then: the same now means that the kernel knows what we know */
 	pid_t sent_back; /* the thread whose OPEN was last sent back for that, see inode_kernel_is_behind() */
 	bool told_foreign; /* the log has its line about entering it */
 	bool inval_queued; /* the notifier has it in its queue */
@@ -124,6 +126,9 @@ void inode_access_store(struct inode *inode, const struct cred *cred, uint32_t a
 bool inode_stat(struct inode *inode, uint64_t now_ns, struct stat *st, uint64_t *valid_ns);
 /* The kernel is being told the attributes (LOOKUP, GETATTR, SETATTR, CREATE … replies). */
 void inode_told(struct inode *inode);
+/* Do we know anything that the kernel was not told? If not, and it asks, it wants the server's word: because
+ * what it has makes it refuse something, or because statx(2) was told to ask. */
+bool inode_has_news(struct inode *inode);
 /* Others have changed the contents since, so the kernel's idea of the size is wrong. True once per change and
  * thread: the OPEN of that thread is to be sent back to look the name up again. */
 bool inode_kernel_is_behind(struct inode *inode, pid_t tid);
