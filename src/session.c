@@ -265,9 +265,22 @@ void session_unmount(struct nfs_mount *mount)
 		waitpid(pid, NULL, 0);
 }
 
+static bool was_unmounted(const struct nfs_mount *mount)
+{
+	for (unsigned int i = 0; i < mount->nlanes; i++)
+		if (mount->lanes[i] && atomic_load(&mount->lanes[i]->unmounted))
+			return true;
+	return false;
+}
+
 void session_destroy(struct nfs_mount *mount)
 {
-	if (mount->session)
-		fuse_session_destroy(mount->session);
+	if (!mount->session)
+		return;
+	/* Only to free what libfuse keeps: with the mount gone it unmounts nothing, while of a lazily
+	 * unmounted one that is still in use it would take away whatever has been mounted there since. */
+	if (was_unmounted(mount))
+		fuse_session_unmount(mount->session);
+	fuse_session_destroy(mount->session);
 	mount->session = NULL;
 }
