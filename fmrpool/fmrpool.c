@@ -17,11 +17,13 @@
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
-/* How an fmr is mapped and unmapped. Both return 0 or -errno. */
+/* How an fmr is mapped and unmapped: 0 or -errno. */
 struct strategy {
 	const char *name;
 	int (*map)(struct fmrpool *pool, struct fmr *fmr);
 	int (*unmap)(struct fmrpool *pool, struct fmr *fmr);
+	/* Whatever else has to end before the fmr counts as unmapped, or NULL. */
+	void (*end)(struct fmrpool *pool, struct fmr *fmr);
 	unsigned int region_remote; /* access that every region gets for good */
 	bool windows;
 };
@@ -102,8 +104,36 @@ static int unmap_persistent(struct fmrpool *pool, struct fmr *fmr)
 	return 0;
 }
 
+static int map_dynamic(struct fmrpool *pool, struct fmr *fmr)
+{
+	fmr->own = (struct fmr_region){.addr = fmr->addr, .len_bytes = fmr->len_bytes};
+	int err = pool->ops->region_register(pool->dev, &fmr->own, fmr->access);
+
+	if (err)
+		return err;
+	pool->stats->registrations++;
+	fmr->rkey = fmr->own.rkey;
+	fmr->remote_offset = fmr->own.remote_base;
+	return 0;
+}
+
+/* Whoever says that it is unmapped, the device is told to end it: only then is it. */
+static void end_dynamic(struct fmrpool *pool, struct fmr *fmr)
+{
+	if (fmr->own.handle)
+		pool->ops->region_deregister(pool->dev, &fmr->own);
+	fmr->own = (struct fmr_region){0};
+}
+
+static int unmap_dynamic(struct fmrpool *pool, struct fmr *fmr)
+{
+	fmrpool_unmapped(pool, fmr, false);
+	return 0;
+}
+
 static const struct strategy strategies[] = {
 	[FMR_WINDOW] = {.name = "window", .map = map_window, .unmap = unmap_window, .windows = true},
+	[FMR_DYNAMIC] = {.name = "dynamic", .map = map_dynamic, .unmap = unmap_dynamic, .end = end_dynamic},
 	[FMR_PERSISTENT] = {.name = "persistent",
 			    .map = map_persistent,
 			    .unmap = unmap_persistent,
@@ -220,6 +250,8 @@ void fmrpool_disconnected(struct fmrpool *pool)
 			pool->ops->window_free(pool->dev, fmr->window);
 		fmr->window = NULL;
 		if (fmr->state == FMR_MAPPED || fmr->state == FMR_UNMAPPING) {
+			if (pool->strategy->end)
+				pool->strategy->end(pool, fmr);
 			fmr->state = FMR_BORROWED;
 			pool->stats->unmapped_lost++;
 		}
@@ -276,6 +308,8 @@ int fmrpool_unmap(struct fmrpool *pool, struct fmr *fmr)
 void fmrpool_unmapped(struct fmrpool *pool, struct fmr *fmr, bool remote)
 {
 	assert(fmr->state == (remote ? FMR_MAPPED : FMR_UNMAPPING));
+	if (pool->strategy->end)
+		pool->strategy->end(pool, fmr);
 	fmr->state = FMR_BORROWED;
 	fmr->rkey = 0;
 	if (remote)

@@ -11,9 +11,9 @@
  * Ownership. A pool belongs to one lane and is called from that lane's thread only; it takes no lock. It owns
  * the memory, the regions registered over it, and every struct fmr. fmrpool_borrow() lends fmrs to an RPC,
  * all it asked for or none; the RPC gives each back with fmrpool_return(), which insists (assert) that it is
- * unmapped. Nothing here allocates after fmrpool_create(), registers after fmrpool_attach(), or waits:
- * -EAGAIN means "come again when an fmr was returned", and the order of those who wait is the transport's
- * queue.
+ * unmapped. Nothing here allocates after fmrpool_create(), registers after fmrpool_attach() (but for the
+ * dynamic strategy, which does nothing else), or waits: -EAGAIN means "come again when an fmr was returned",
+ * and the order of those who wait is the transport's queue.
  *
  * The device is known only as a table of operations (struct fmr_ops), which each RDMA device in rpcrdma/
  * implements. Standards: RFC 8166 §4.4 (registration, invalidate before the upper layer touches the memory),
@@ -40,15 +40,16 @@ enum fmr_access {
 struct fmr_region {
 	char *addr;
 	size_t len_bytes;
-	uint32_t lkey;	      /* names it in this side's own work requests */
-	uint32_t rkey;	      /* names it to the peer: only with the persistent strategy, otherwise 0 */
+	uint32_t lkey; /* names it in this side's own work requests */
+	uint32_t rkey; /* names it to the peer: only if it was registered with remote access, otherwise 0 */
 	uint64_t remote_base; /* with rkey: the offset at which the peer finds the region's first byte */
 	void *handle;	      /* the device's own */
 };
 
 /* What the pool needs from a device. `dev` is the value given to fmrpool_attach(). All return 0 or -errno. */
 struct fmr_ops {
-	/* Registers a region; remote is 0, or a mask of enum fmr_access for the persistent strategy. */
+	/* Registers a region; remote is 0, or a mask of enum fmr_access for the persistent and the dynamic
+	 * strategy. A region that has gone is out of the peer's reach when the call returns. */
 	int (*region_register)(void *dev, struct fmr_region *region, unsigned int remote);
 	void (*region_deregister)(void *dev, struct fmr_region *region);
 	/* A window of the present connection. Freeing a window that is still bound ends the peer's access to
@@ -78,13 +79,15 @@ struct fmr {
 	uint32_t rkey;		/* how the peer names it while it is mapped */
 	uint64_t remote_offset; /* the offset at which the peer finds addr */
 	const struct fmr_region *region;
-	void *window; /* the device's; NULL while there is no connection or the strategy has none */
-	void *owner;  /* the borrower's, for finding the RPC when the invalidate completes */
+	void *window;	       /* the device's; NULL while there is no connection or the strategy has none */
+	struct fmr_region own; /* dynamic: the registration of exactly the segment, while it is mapped */
+	void *owner;	       /* the borrower's, for finding the RPC when the invalidate completes */
 	struct fmr *next_free;
 };
 
 enum fmr_strategy {
 	FMR_WINDOW,	/* a type-2 memory window per segment: fast and safe */
+	FMR_DYNAMIC,	/* a registration per segment, made and ended for each RPC: slower, as safe */
 	FMR_PERSISTENT, /* one long-lived key over the arena: fast, NOT safe; only when asked for by name */
 };
 const char *fmr_strategy_name(enum fmr_strategy strategy);
@@ -99,7 +102,8 @@ struct fmrpool_stats {
 	uint64_t exhausted;	  /* borrows that found too few */
 	uint64_t in_use;	  /* now lent */
 	uint64_t in_use_peak;
-	uint64_t registrations;	   /* regions registered, ever: does not grow on the hot path */
+	uint64_t registrations;	   /* regions registered, ever: grows on the hot path with the dynamic
+				    * strategy only */
 	uint64_t arena_bytes_used; /* now */
 	uint64_t arena_bytes_peak;
 };
@@ -137,8 +141,8 @@ int fmrpool_borrow(struct fmrpool *pool, unsigned int n, struct fmr **fmrs, void
  * len > 0. */
 int fmrpool_map(struct fmrpool *pool, struct fmr *fmr, void *addr, uint32_t len_bytes,
 		enum fmr_access access);
-/* Queues the invalidate of a mapped fmr. Persistent: the fmr is unmapped at once. Returns 0, or -errno: then
- * the connection must be closed (RFC 8166 §4.5.4) and the fmr stays FMR_UNMAPPING until
+/* Queues the invalidate of a mapped fmr. Dynamic and persistent: the fmr is unmapped at once. Returns 0, or
+ * -errno: then the connection must be closed (RFC 8166 §4.5.4) and the fmr stays FMR_UNMAPPING until
  * fmrpool_disconnected(). */
 int fmrpool_unmap(struct fmrpool *pool, struct fmr *fmr);
 /* The device says that it is unmapped: remote when by the server's Send-with-Invalidate. */
