@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPARE_RECVS 2u /* so that a message that answers nothing finds a receive too */
 #define XID_COUNT_MASK 0x0fffffffu
 
 static_assert((RPCRDMA_MSG_BYTES & (RPCRDMA_MSG_BYTES - 1)) == 0, "a piece must divide a stripe");
@@ -53,27 +52,19 @@ static void place_buffers(struct rpcrdma_xprt *x, uint32_t recv_stride)
 	for (unsigned int i = 0; i < x->nrecvs; i++, at += recv_stride) {
 		struct recv *r = &x->recvs[i];
 		r->buf = at;
-		r->sge = (struct rdma_sge){at, x->params.inline_bytes,
-					   fmrpool_region(x->pool, at, recv_stride)->lkey};
+		r->region = fmrpool_region(x->pool, at, recv_stride);
 	}
 	headers = at + (size_t)x->ncalls * RPCRDMA_MSG_BYTES;
 	for (unsigned int i = 0; i < x->ncalls; i++) {
 		struct call *c = &x->calls[i];
 		c->x = x;
 		c->pub.msg = at + (size_t)i * RPCRDMA_MSG_BYTES;
-		c->msg_lkey = fmrpool_region(x->pool, c->pub.msg, RPCRDMA_MSG_BYTES)->lkey;
+		c->msg_region = fmrpool_region(x->pool, c->pub.msg, RPCRDMA_MSG_BYTES);
 		c->header = headers + (size_t)i * HEADER_BYTES;
-		c->header_lkey = fmrpool_region(x->pool, c->header, HEADER_BYTES)->lkey;
+		c->header_region = fmrpool_region(x->pool, c->header, HEADER_BYTES);
 		TAILQ_INSERT_TAIL(&x->free, c, link);
 	}
 	x->nfree = x->ncalls;
-}
-
-/* The most requests that can be queued at once: for every fmr a bind and an invalidate, for every credit a
- * Send. */
-static uint32_t send_queue_depth(const struct rpcrdma_params *p)
-{
-	return 2 * (p->credits * FMRS_PER_CREDIT + CALL_MAX_FMRS) + p->credits;
 }
 
 int rpcrdma_create(const struct rpcrdma_params *params, struct rpcrdma_xprt **out)
@@ -106,7 +97,7 @@ int rpcrdma_create(const struct rpcrdma_params *params, struct rpcrdma_xprt **ou
 	struct rdma_ep_params ep = {.epoll_fd = params->epoll_fd,
 				    .epoll_data = params->epoll_data,
 				    .max_recv = x->nrecvs,
-				    .max_send = send_queue_depth(params)};
+				    .max_send = send_queue_depth(params->credits)};
 	err = params->device->open(&ep, &x->ep);
 	if (err)
 		goto fail;

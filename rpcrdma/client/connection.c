@@ -69,6 +69,21 @@ static void agree_on_limits(struct rpcrdma_xprt *x)
 					 .max_sge = min_u32(x->ep->limits.max_sge, RDMA_SGE_MAX)};
 }
 
+/* A device may hold less than was asked for: then fewer credits are used. */
+static int fit_queues(struct rpcrdma_xprt *x)
+{
+	const struct rdma_limits *limits = &x->ep->limits;
+	uint32_t credits = min_u32(x->nrecvs, limits->max_recv);
+
+	if (credits <= SPARE_RECVS)
+		return -ENOBUFS;
+	credits -= SPARE_RECVS;
+	while (credits && send_queue_depth(credits) > limits->max_send)
+		credits--;
+	x->nposted = credits + SPARE_RECVS;
+	return credits ? 0 : -ENOBUFS;
+}
+
 static void on_established(struct rpcrdma_xprt *x)
 {
 	int err = fmrpool_connected(x->pool);
@@ -78,8 +93,13 @@ static void on_established(struct rpcrdma_xprt *x)
 		return;
 	}
 	agree_on_limits(x);
-	credits_reset(&x->credits, x->params.credits);
-	for (unsigned int i = 0; i < x->nrecvs; i++) {
+	err = fit_queues(x);
+	if (err) {
+		connection_lost(x, err, "the device's queues are too short");
+		return;
+	}
+	credits_reset(&x->credits, x->nposted - SPARE_RECVS);
+	for (unsigned int i = 0; i < x->nposted; i++) {
 		err = post_recv(x, &x->recvs[i]);
 		if (err) {
 			connection_lost(x, err, "receives could not be posted");

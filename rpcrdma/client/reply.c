@@ -19,7 +19,8 @@
 
 int post_recv(struct rpcrdma_xprt *x, struct recv *r)
 {
-	int err = x->ep->ops->queue_recv(x->ep, &r->sge, r);
+	struct rdma_sge sge = {r->buf, x->params.inline_bytes, r->region->lkey};
+	int err = x->ep->ops->queue_recv(x->ep, &sge, r);
 
 	if (!err)
 		r->posted = true;

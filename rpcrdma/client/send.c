@@ -67,19 +67,19 @@ static unsigned int gather(struct call *c, uint32_t header_len, struct rdma_sge 
 	struct rpcrdma_call *pub = &c->pub;
 	unsigned int n = 0;
 
-	add_sge(sge, &n, c->header, header_len, c->header_lkey);
+	add_sge(sge, &n, c->header, header_len, c->header_region->lkey);
 	if (c->plan.long_call)
 		return n;
 	if (c->plan.read_chunk || !pub->nout) {
-		add_sge(sge, &n, pub->msg, pub->msg_len, c->msg_lkey);
+		add_sge(sge, &n, pub->msg, pub->msg_len, c->msg_region->lkey);
 		return n;
 	}
-	add_sge(sge, &n, pub->msg, pub->out_pos, c->msg_lkey);
+	add_sge(sge, &n, pub->msg, pub->out_pos, c->msg_region->lkey);
 	for (unsigned int i = 0; i < pub->nout; i++)
 		add_sge(sge, &n, pub->out[i].iov_base, (uint32_t)pub->out[i].iov_len,
 			lkey_of(c->x, pub->out[i].iov_base, pub->out[i].iov_len));
-	add_sge(sge, &n, c->header + HEADER_BYTES - 4, xdr_pad(c->plan.out_bytes), c->header_lkey);
-	add_sge(sge, &n, pub->msg + pub->out_pos, pub->msg_len - pub->out_pos, c->msg_lkey);
+	add_sge(sge, &n, c->header + HEADER_BYTES - 4, xdr_pad(c->plan.out_bytes), c->header_region->lkey);
+	add_sge(sge, &n, pub->msg + pub->out_pos, pub->msg_len - pub->out_pos, c->msg_region->lkey);
 	return n;
 }
 

@@ -27,6 +27,8 @@
 /* Registrations per credit: a payload segment and a reply chunk. A call that needs more waits until others
  * have returned theirs. */
 #define FMRS_PER_CREDIT 2u
+/* So that a message that answers nothing finds a receive too. */
+#define SPARE_RECVS 2u
 #define HEADER_BYTES                                                                                         \
 	1024u /* room per call for the transport header; the static_assert in plan.c says that it fits */
 
@@ -43,8 +45,8 @@ enum call_state {
 /* A receive buffer. */
 struct recv {
 	uint8_t *buf;
-	struct rdma_sge sge;
-	bool posted; /* donated to the device until its completion */
+	const struct fmr_region *region; /* that holds it; its key may change with the connection */
+	bool posted;			 /* donated to the device until its completion */
 };
 
 struct call {
@@ -55,7 +57,7 @@ struct call {
 	bool send_pending; /* the Send has not completed: the message buffer is the device's */
 	uint8_t *header; /* HEADER_BYTES of registered memory; the last word of it stays zero: XDR padding to
 			    gather from */
-	uint32_t header_lkey, msg_lkey;
+	const struct fmr_region *header_region, *msg_region; /* their keys may change with the connection */
 	struct plan plan;
 	struct fmr *fmrs[CALL_MAX_FMRS]; /* plan.fmrs of them, from CALL_SENT on; in the order of
 					    map_segments() */
@@ -85,6 +87,7 @@ struct rpcrdma_xprt {
 
 	struct recv *recvs;
 	unsigned int nrecvs;
+	unsigned int nposted; /* of them the present connection's device takes so many */
 
 	/* Of the present connection. */
 	bool up;
@@ -106,6 +109,13 @@ struct rpcrdma_xprt {
 	struct rpcrdma_stats *stats;
 	struct rpcrdma_stats own_stats;
 };
+
+/* The most requests that can be queued at once: for every fmr a bind and an invalidate, for every credit a
+ * Send. */
+static inline uint32_t send_queue_depth(uint32_t credits)
+{
+	return 2 * (credits * FMRS_PER_CREDIT + CALL_MAX_FMRS) + credits;
+}
 
 static inline struct call *call_of(struct rpcrdma_call *pub)
 {
