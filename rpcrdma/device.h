@@ -4,9 +4,10 @@
  * that tests put around them. One suite (tests/unit/device_test.c) runs over every implementation.
  *
  * An *endpoint* is a protection domain and at most one connection at a time (a queue pair). Regions
- * registered with it live until it is closed; windows live no longer than the connection they were allocated
- * on. An endpoint belongs to one thread; it has no thread of its own, never blocks, and allocates only in
- * open, accept and connect.
+ * registered with it live until it is closed, but their keys may be others with each connection (they are
+ * those of the adapter that it goes through): read them when they are used. Windows live no longer than the
+ * connection they were allocated on. An endpoint belongs to one thread; it has no thread of its own, never
+ * blocks, and allocates only in open, accept and connect.
  *
  * Queue, then flush: queue_*() only append to the send queue; doorbell() hands the queue to the device (one
  * post, or one gathering writev). What is queued takes effect in order: a bind before a later Send on the
@@ -30,8 +31,10 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define RDMA_PRIVATE_MAX 192u /* bytes of private data either side may send at connection set-up */
-#define RDMA_SGE_MAX 8u	      /* gather entries in one Send or RDMA Write */
+/* Bytes of private data either side may send at connection set-up; over InfiniBand and RoCE a request carries
+ * 56, and more arrives than was sent: zeros. */
+#define RDMA_PRIVATE_MAX 192u
+#define RDMA_SGE_MAX 8u /* gather entries in one Send or RDMA Write */
 
 struct rdma_ep;
 
@@ -138,10 +141,16 @@ struct rdma_ep {
 			*/
 	char why[160]; /* the same for people: what was seen, no trailing newline; "" when there is nothing to
 			  say */
-	struct rdma_limits limits; /* the device's; of the connection once ESTABLISHED */
+	struct rdma_limits limits; /* the device's, as far as known; of the connection once ESTABLISHED */
 	uint32_t peer_private_len;
 	uint8_t peer_private[512]; /* what the peer sent at set-up; valid from REQUESTED/ESTABLISHED on */
 	uint64_t timeout_ns;	   /* progress() wants to be called at this time at the latest; 0: no need */
+};
+
+/* What a connection to some peer would go through: struct rdma_device.probe(). */
+struct rdma_probe {
+	char adapter[96]; /* for people */
+	struct rdma_limits limits;
 };
 
 /* A passive endpoint's source. */
@@ -160,6 +169,10 @@ struct rdma_device {
 	int (*listener_accept)(struct rdma_listener *listener, const struct rdma_ep_params *params,
 			       struct sockaddr_storage *peer, struct rdma_ep **ep);
 	void (*listener_close)(struct rdma_listener *listener);
+	/* Which adapter would carry a connection to addr. May wait for two seconds, so never on a lane.
+	 * -errno: none, -ENODEV when there is none on the route. NULL: the device reaches whatever the
+	 * network reaches, and its limits are those of an endpoint that was opened. */
+	int (*probe)(const struct sockaddr *addr, socklen_t addr_len, struct rdma_probe *probe);
 };
 
 #endif

@@ -5,10 +5,11 @@
  */
 #include "rpcrdma.h"
 #include "softiwarp/softiwarp.h"
+#include "verbs/verbs.h"
 
 #include <string.h>
 
-static const struct rdma_device *const devices[] = {&softiwarp_device};
+static const struct rdma_device *const devices[] = {&softiwarp_device, &verbs_device};
 
 const struct rdma_device *rdma_device_by_name(const char *name)
 {

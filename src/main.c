@@ -41,6 +41,7 @@ static struct options opts;
 static struct nfs_mount the_one;
 static char mountpoint[PATH_MAX];
 static struct mountd_export export;
+static struct setup_choice choice;
 
 static struct mountd_args mountd_args(const struct cred *cred)
 {
@@ -102,11 +103,8 @@ static int prepare(struct nfs_mount *mount, char *err)
 /* Everything up to the mount. 0, or -errno with one line for people. */
 static int mount_all(struct nfs_mount *mount, char *err)
 {
-	struct setup_choice choice;
-	int error = setup_choose(&opts, &choice, err);
-	if (!error)
-		error = session_check_mountpoint(opts.mountpoint, opts.source, mountpoint, sizeof mountpoint,
-						 err);
+	int error =
+		session_check_mountpoint(opts.mountpoint, opts.source, mountpoint, sizeof mountpoint, err);
 	if (!error)
 		error = prepare(mount, err);
 	if (!error)
@@ -115,7 +113,9 @@ static int mount_all(struct nfs_mount *mount, char *err)
 		return error;
 	mount->root_fh = export.root;
 	set_port(&export.addr, (uint16_t)opts.port);
-	error = setup_lanes(mount, &choice, &export.addr, export.addrlen, err);
+	error = setup_choose(&opts, &export.addr, export.addrlen, &choice, err);
+	if (!error)
+		error = setup_lanes(mount, &choice, &export.addr, export.addrlen, err);
 	if (error)
 		return error;
 	/* ORDER: before the mount, which starts a thread. From here on signals are read from a descriptor;
@@ -129,10 +129,19 @@ static int mount_all(struct nfs_mount *mount, char *err)
 static const char *remarks(const struct nfs_mount *mount, char *line)
 {
 	log_info("%s mounted on %s: %u lane%s, each with %u bytes of registered memory, rsize %u, wsize %u, "
-		 "memreg %s",
+		 "memreg %s, device %s%s%s (%s)",
 		 mount->source, mount->mountpoint, mount->nlanes, mount->nlanes == 1 ? "" : "s", opts.arena,
-		 mount->rsize, mount->wsize, stats_header(mount->stats)->memreg);
-	if (opts.memreg != MEMREG_PERSISTENT)
+		 mount->rsize, mount->wsize, stats_header(mount->stats)->memreg, choice.device->name,
+		 choice.adapter[0] ? " over " : "", choice.adapter, choice.why);
+	if (choice.strategy == FMR_WINDOW && !choice.bounds) {
+		snprintf(line, START_LINE_MAX,
+			 "note: %s does not enforce the bounds of memory windows: while a call is under way, "
+			 "the server "
+			 "can reach the %zu MiB of registered memory around its payload",
+			 choice.adapter, FMR_STRIPE_BYTES >> 20);
+		return line;
+	}
+	if (choice.strategy != FMR_PERSISTENT)
 		return NULL;
 	snprintf(line, START_LINE_MAX,
 		 "warning: memreg=persistent is not safe: whoever is the server can read and write all %u "

@@ -27,22 +27,68 @@
 
 /* ---- what is available ---- */
 
-int setup_choose(const struct options *opts, struct setup_choice *choice, char *err)
+static void take_softiwarp(struct setup_choice *choice, const char *why)
 {
-	if (opts->device == DEVICE_VERBS) {
+	choice->device = rdma_device_by_name("softiwarp");
+	choice->why = why;
+	choice->bounds = true;
+}
+
+static int choose_device(const struct options *opts, const struct sockaddr_storage *addr, socklen_t addr_len,
+			 struct setup_choice *choice, bool *windows, char *err)
+{
+	const struct rdma_device *verbs = rdma_device_by_name("verbs");
+	struct rdma_probe probe;
+
+	*windows = true;
+	if (opts->device == DEVICE_SOFTIWARP) {
+		take_softiwarp(choice, "as asked");
+		return 0;
+	}
+	int error = verbs->probe((const struct sockaddr *)addr, addr_len, &probe);
+	if (error && opts->device == DEVICE_VERBS) {
 		snprintf(err, SETUP_ERR_SIZE,
-			 "option 'device=verbs': not in this build; use device=softiwarp, which reaches "
-			 "iWARP servers");
+			 "option 'device=verbs': no RDMA device on the route to %s (%s): is the adapter's "
+			 "module loaded, "
+			 "and rdma_ucm? Or use device=softiwarp, which needs none and reaches iWARP servers",
+			 opts->server, strerror(-error));
 		return -ENODEV;
 	}
-	if (opts->memreg == MEMREG_DYNAMIC) {
-		snprintf(
-			err, SETUP_ERR_SIZE,
-			"option 'memreg=dynamic': not in this build; use memreg=window, which softiwarp has");
+	if (error) {
+		take_softiwarp(choice, "no RDMA device is on the route to the server");
+		return 0;
+	}
+	choice->device = verbs;
+	choice->why =
+		opts->device == DEVICE_VERBS ? "as asked" : "an RDMA device is on the route to the server";
+	snprintf(choice->adapter, sizeof choice->adapter, "%s", probe.adapter);
+	choice->bounds = probe.limits.window_bounds;
+	*windows = probe.limits.windows;
+	return 0;
+}
+
+int setup_choose(const struct options *opts, const struct sockaddr_storage *addr, socklen_t addr_len,
+		 struct setup_choice *choice, char *err)
+{
+	bool windows;
+
+	*choice = (struct setup_choice){0};
+	int error = choose_device(opts, addr, addr_len, choice, &windows, err);
+	if (error)
+		return error;
+	if (opts->memreg == MEMREG_WINDOW && !windows) {
+		snprintf(err, SETUP_ERR_SIZE,
+			 "option 'memreg=window': %s has no memory windows; use memreg=dynamic, which is as "
+			 "safe",
+			 choice->adapter);
 		return -EOPNOTSUPP;
 	}
-	choice->device = rdma_device_by_name("softiwarp");
-	choice->strategy = opts->memreg == MEMREG_PERSISTENT ? FMR_PERSISTENT : FMR_WINDOW;
+	if (opts->memreg == MEMREG_PERSISTENT)
+		choice->strategy = FMR_PERSISTENT;
+	else if (opts->memreg == MEMREG_DYNAMIC || !windows)
+		choice->strategy = FMR_DYNAMIC;
+	else
+		choice->strategy = FMR_WINDOW;
 	return 0;
 }
 
@@ -128,7 +174,8 @@ static void on_connection(struct lane *lane, bool up, const char *why)
 			 why && why[0] ? why : "no reason given");
 }
 
-static int connect_first(struct lane *lane, const struct sockaddr_storage *addr, char *err)
+static int connect_first(struct lane *lane, const struct setup_choice *choice,
+			 const struct sockaddr_storage *addr, char *err)
 {
 	const struct options *o = lane->mount->opts;
 	uint64_t give_up = lane_clock_ns() + o->retry * 60 * SECOND_NS;
@@ -141,9 +188,9 @@ static int connect_first(struct lane *lane, const struct sockaddr_storage *addr,
 		lane_turn(lane);
 	if (connecting.up)
 		return 0;
-	snprintf(err, SETUP_ERR_SIZE,
-		 "server %s at %s: cannot connect: %s (device softiwarp reaches iWARP servers only)",
-		 o->server, where, connecting.why);
+	snprintf(err, SETUP_ERR_SIZE, "server %s at %s: cannot connect: %s (device %s%s%s)", o->server, where,
+		 connecting.why, choice->device->name, choice->adapter[0] ? ": " : "",
+		 choice->adapter[0] ? choice->adapter : " reaches iWARP servers only");
 	return -ECONNREFUSED;
 }
 
@@ -287,7 +334,7 @@ static void describe(struct nfs_mount *mount, const struct lane_transport *t)
 	struct stats_header *h = stats_header(mount->stats);
 	snprintf(h->source, sizeof h->source, "%s", mount->source);
 	snprintf(h->mountpoint, sizeof h->mountpoint, "%s", mount->mountpoint);
-	snprintf(h->device, sizeof h->device, "%s", "softiwarp");
+	snprintf(h->device, sizeof h->device, "%s", t->device->name);
 	snprintf(h->memreg, sizeof h->memreg, "%s", fmr_strategy_name(t->strategy));
 	h->arena_bytes = t->arena_bytes;
 	h->rsize = mount->rsize;
@@ -320,7 +367,7 @@ int setup_lanes(struct nfs_mount *mount, const struct setup_choice *choice,
 	if (error)
 		return error;
 	lane_enter(mount->lanes[0]);
-	error = connect_first(mount->lanes[0], addr, err);
+	error = connect_first(mount->lanes[0], choice, addr, err);
 	if (!error)
 		error = ask_all(mount, err);
 	mount->lanes[0]->on_connection = NULL;

@@ -63,7 +63,7 @@ static const struct option_row {
 	{OPT_RPCBIND, "rpcbind", NULL, "register the ports with the rpcbind of this machine"},
 	{OPT_NO_ROOT_SQUASH, "no-root-squash", NULL, "let a client's root be root (default: nobody)"},
 	{OPT_RO, "ro", NULL, "refuse every change"},
-	{OPT_DEVICE, "device", "D", "RDMA device: softiwarp (default), or none"},
+	{OPT_DEVICE, "device", "D", "RDMA device: softiwarp (default), verbs, or none"},
 	{OPT_STATE, "state", "DIR", "where the key of file handles is kept"},
 	{OPT_FOREGROUND, "foreground", NULL, "stay in the foreground (-f)"},
 	{OPT_HELP, "help", NULL, "show this (-h)"},
@@ -280,7 +280,9 @@ static int listen_rdma(struct server *srv, const struct sockaddr_storage *addr, 
 		return 0;
 	int err = rdma_listen(srv, o->device, addr, (uint16_t)o->rdma_port, bound);
 	if (err == -ENODEV)
-		fprintf(stderr, "nfsrdma-exportd: --device %s: there are softiwarp and none\n", o->device);
+		fprintf(stderr, "nfsrdma-exportd: --device %s: %s\n", o->device,
+			rdma_known(o->device) ? "no RDMA device has that address"
+					      : "there are softiwarp, verbs and none");
 	else if (err)
 		fprintf(stderr, "nfsrdma-exportd: RDMA port %d at %s: %s\n", o->rdma_port, o->listen,
 			strerror(-err));

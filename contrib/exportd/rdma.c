@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rdma.h"
 #include "responder.h"
-#include "softiwarp/softiwarp.h"
+#include "rpcrdma.h"
 #include "transport.h"
 #include "workers.h"
 
@@ -310,9 +310,9 @@ static void *listener_thread(void *arg)
 	return NULL;
 }
 
-static const struct rdma_device *device_by_name(const char *name)
+bool rdma_known(const char *device)
 {
-	return strcmp(name, softiwarp_device.name) == 0 ? &softiwarp_device : NULL;
+	return rdma_device_by_name(device);
 }
 
 int rdma_listen(struct server *srv, const char *device, const struct sockaddr_storage *addr, uint16_t port,
@@ -320,7 +320,7 @@ int rdma_listen(struct server *srv, const char *device, const struct sockaddr_st
 {
 	struct sockaddr_storage sa;
 	socklen_t len = address_with_port(addr, port, &sa);
-	const struct rdma_device *dev = device_by_name(device);
+	const struct rdma_device *dev = rdma_device_by_name(device);
 	if (!dev)
 		return -ENODEV;
 	struct rdma_server *s = malloc(sizeof *s);

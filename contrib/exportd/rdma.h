@@ -9,9 +9,11 @@
 
 #include "server.h"
 
+#include <stdbool.h>
 #include <sys/socket.h>
 
-/* device: by name. Port 0: any. -ENODEV: no such device; else -errno. */
+bool rdma_known(const char *device);
+/* device: by name. Port 0: any. -ENODEV: no such device, or none that has the address; else -errno. */
 int rdma_listen(struct server *srv, const char *device, const struct sockaddr_storage *addr, uint16_t port,
 		uint16_t *bound);
 
