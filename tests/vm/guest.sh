@@ -1,0 +1,231 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# What runs inside the guest that tests/vm/vm.sh boots: one row, named in /host/row. /host is shared with the machine that
+# runs the guest; what the row has found goes to /host/out:
+#
+#	status		0 when the row has passed; absent when the guest did not come so far
+#	dmesg		the kernel's log, which must hold no complaint of what took part
+#
+# A row is a function row_NAME: it sets up devices and a server, mounts, works in the mount, unmounts. Everything that fails
+# ends it. Addresses: 10.9.0.1 is a dummy interface that rxe or siw sits on, so both ends of a connection are this guest.
+
+set -euo pipefail
+
+export NFSRDMA=/host/bin/nfsrdma EXPORTD=/host/bin/nfsrdma-exportd STAT=/host/bin/nfsrdma-stat
+export SCALE=${SCALE:-small} LOGS=/host/out/logs T=/tmp/row
+# shellcheck source=../lib.sh
+. /host/tests/lib.sh
+
+address=10.9.0.1
+read -r row_name row_args </host/row
+
+# --- devices ----------------------------------------------------------------------------------------------------------
+
+dummy()
+{
+	modprobe dummy numdummies=0
+	ip link add d0 type dummy
+	ip addr add $address/24 dev d0
+	ip link set d0 mtu 4200 up
+	modprobe -a ib_uverbs rdma_ucm
+}
+
+# rxe finds its GIDs from the interface's addresses, a moment after it is made.
+has_gid()
+{
+	grep -q 'ffff:0a09:0001$' "/sys/class/infiniband/$1/ports/1/gids/"* 2>/dev/null
+}
+
+rxe_up()
+{
+	dummy
+	modprobe rdma_rxe
+	rdma link add rxe0 type rxe netdev d0
+	wait_until 10 has_gid rxe0 || fail "rxe0 has no GID of $address"
+}
+
+siw_up()
+{
+	dummy
+	modprobe siw
+	rdma link add siw0 type siw netdev d0
+}
+
+# --- servers ----------------------------------------------------------------------------------------------------------
+
+# The kernel's NFS server on /exp, port 20049 of every RDMA device.
+knfsd()
+{
+	modprobe -a nfsd rpcrdma
+	mkdir -p /exp
+	mount -t tmpfs -o size=1500m,mode=755 tmpfs /exp
+	mount -t nfsd nfsd /proc/fs/nfsd
+	rpcbind -w
+	echo "/exp *(rw,async,no_root_squash,no_subtree_check,fsid=1,insecure)" >/etc/exports
+	exportfs -ra
+	rpc.nfsd -N 4 8
+	rpc.mountd -p 20048
+	echo 'rdma 20049' >/proc/fs/nfsd/portlist
+}
+
+# --- mounts -----------------------------------------------------------------------------------------------------------
+
+# mount_ours OPTIONS: the kernel's server, by nfsrdma, at /mnt.
+mount_ours()
+{
+	mkdir -p /mnt
+	timeout 60 "$NFSRDMA" $address:/exp /mnt -o "$1" >"$T/nfsrdma.log" 2>&1 </dev/null ||
+		fail "mount failed: $(tail -3 "$T/nfsrdma.log")"
+	cat "$T/nfsrdma.log"
+	is_mounted /mnt || fail "nfsrdma said yes, but /mnt is not mounted"
+}
+
+# mount_kernel OPTIONS: exportd, by the kernel's client, at /mnt.
+mount_kernel()
+{
+	mkdir -p /mnt
+	modprobe nfs
+	timeout 60 mount -t nfs -o "vers=3,nolock,mountproto=tcp,mountport=$tcp_port,$1" "$address:$T/export" /mnt ||
+		fail "mount failed"
+}
+
+# The counts of what RDMA devices hold: must be the same after a mount as before it.
+rdma_resources()
+{
+	rdma resource show 2>/dev/null || true
+}
+
+resources_are_back()
+{
+	diff <(rdma_resources) "$T/resources" >/dev/null
+}
+
+workload()
+{
+	# shellcheck disable=SC2086 # a list
+	/host/tests/integration/workload.sh /mnt ${work:-cp_a git sqlite_wal tar large_file parallel_small_files fsx}
+}
+
+# The same for every row with a mount by nfsrdma; arguments: mount options.
+work_ours()
+{
+	rdma_resources >"$T/resources"
+	mount_ours "$1"
+	workload
+	"$STAT" /mnt >/host/out/stat 2>&1 || true
+	umount_nfs /mnt
+	wait_until 10 resources_are_back || fail "RDMA resources leak: $(diff <(rdma_resources) "$T/resources")"
+}
+
+work_kernel()
+{
+	rdma_resources >"$T/resources"
+	mount_kernel "$1"
+	workload
+	umount /mnt
+	wait_until 10 resources_are_back || fail "RDMA resources leak: $(diff <(rdma_resources) "$T/resources")"
+	stop_exportd "$exportd_pid"
+}
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+row_softiwarp_to_knfsd_siw()
+{
+	siw_up
+	knfsd
+	work_ours device=softiwarp
+}
+
+row_kernel_tcp_to_exportd()
+{
+	dummy
+	mkdir "$T/export"
+	start_exportd "$T/export" --no-root-squash --listen $address
+	work_kernel "proto=tcp,port=$tcp_port"
+}
+
+row_kernel_siw_to_exportd()
+{
+	siw_up
+	modprobe rpcrdma
+	mkdir "$T/export"
+	start_exportd "$T/export" --no-root-squash --listen $address
+	work_kernel "proto=rdma,port=$rdma_port"
+}
+
+# arguments: how memory is opened to the server
+row_verbs_rxe_to_knfsd()
+{
+	rxe_up
+	knfsd
+	work_ours "device=verbs,memreg=$1"
+	[ "$1" != window ] || grep -q 'does not enforce the bounds' "$T/nfsrdma.log" || fail "nothing was said of rxe's windows"
+}
+
+row_verbs_siw_to_knfsd()
+{
+	siw_up
+	knfsd
+	work_ours device=auto
+	grep -q 'memreg dynamic, device verbs over siw0' "$T/nfsrdma.log" || fail "auto did not take verbs and dynamic"
+}
+
+row_kernel_rxe_to_exportd()
+{
+	rxe_up
+	modprobe rpcrdma
+	mkdir "$T/export"
+	start_exportd "$T/export" --no-root-squash --listen $address --device verbs
+	work_kernel "proto=rdma,port=$rdma_port"
+}
+
+# arguments: rxe or siw. The suite that every device has to pass.
+row_device_suite()
+{
+	"$1"_up
+	DEVICE_TEST=verbs DEVICE_TEST_ADDRESS=$address CMOCKA_MESSAGE_OUTPUT=TAP timeout 120 /host/bin/device_test
+}
+
+# The server for somebody outside: until the file /host/done appears.
+row_serve_siw()
+{
+	siw_up
+	ip link set eth0 up
+	ip addr add 10.0.2.15/24 dev eth0
+	ip route add default via 10.0.2.2
+	rdma link add siw1 type siw netdev eth0
+	knfsd
+	touch /host/out/ready
+	wait_until 600 test -e /host/done || fail "nobody came"
+}
+
+# --- running one ------------------------------------------------------------------------------------------------------
+
+kernel_log_is_clean()
+{
+	! grep -nE 'WARNING:|BUG:|Oops|general protection|Call Trace|refcount_t|KASAN|leak|Unknown symbol|blocked for more' /host/out/dmesg
+}
+
+run()
+{
+	mkdir -p $T $LOGS
+	dmesg -C
+	"row_$row_name" "$row_args"
+}
+
+status=0
+mkdir -p /host/out
+if [ "${1:-}" = --row ]; then
+	trap 'echo "FAILED: line $LINENO: $BASH_COMMAND" >&2' ERR
+	set -E
+	run
+	exit 0
+fi
+"$0" --row >/host/out/log 2>&1 </dev/null || status=$?
+dmesg >/host/out/dmesg
+if ! kernel_log_is_clean >>/host/out/log; then
+	echo "FAILED: the kernel's log holds a complaint" >>/host/out/log
+	status=1
+fi
+echo $status >/host/out/status

@@ -1,0 +1,141 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# tests/vm/vm.sh [ROW…]: nfsrdma and nfsrdma-exportd against the kernel's own NFS/RDMA server and client, in a guest (see
+# image.sh), each row a boot of its own. KERNELS="6.1 6.12" picks kernels. What a row does is in guest.sh.
+
+# shellcheck source=../lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+vm_dir=$source_dir/tests/vm
+KERNELS=${KERNELS:-6.1 6.12}
+
+# KVM where it is usable, which only a kernel that boots shows; else emulation.
+accelerator()
+{
+	if [ -w /dev/kvm ] && timeout 20 qemu-system-x86_64 -accel kvm -cpu host -m 512 -nographic -no-reboot -nic none \
+		-kernel "$VM_IMAGE/vmlinuz-6.1" -append "console=ttyS0 panic=-1" </dev/null 2>/dev/null | grep -q 'Linux version'; then
+		echo "kvm -cpu host"
+	else
+		echo "tcg,thread=multi,tb-size=512 -cpu max"
+	fi
+}
+
+# prepare_share: what the guest sees as /host.
+prepare_share()
+{
+	share=$T/share
+	mkdir -p "$share/bin" "$share/out"
+	cp "$NFSRDMA" "$EXPORTD" "$STAT" "$build_dir/tests/unit/device_test" "$share/bin/"
+	cp -r "$source_dir/tests" "$share/tests"
+	cp "$vm_dir/guest.sh" "$share/run"
+}
+
+# start_guest ROW [ARGUMENT] [NIC]: boots it; sets guest_pid.
+start_guest()
+{
+	echo "$1 ${2:-}" >"$share/row"
+	local nic=${3:-none}
+	# shellcheck disable=SC2086 # VM_ACCEL is several words
+	T=$T nice -n 10 qemu-system-x86_64 -accel $VM_ACCEL -smp 2 -m 4096 -nographic -no-reboot -nic "$nic" \
+		-kernel "$VM_IMAGE/vmlinuz-$KERNEL" -initrd "$VM_IMAGE/initrd-$KERNEL" \
+		-append "console=ttyS0 root=/dev/vda rw quiet panic=-1 mitigations=off net.ifnames=0 init=/sbin/vm-init" \
+		-drive "file=$VM_IMAGE/root.img,if=virtio,format=raw,snapshot=on" \
+		-virtfs "local,path=$share,mount_tag=host,security_model=none" </dev/null >"$T/console.log" 2>&1 &
+	guest_pid=$!
+}
+
+# Waits for its end and takes over its verdict.
+finish_guest()
+{
+	wait "$guest_pid" || true
+	cat "$share/out/log" 2>/dev/null || true
+	mkdir -p "$LOGS/vm"
+	cp -r "$share/out" "$LOGS/vm/$KERNEL.$1" 2>/dev/null || true
+	[ -e "$share/out/status" ] || fail "the guest ended early: $(tail -5 "$T/console.log" | tr -d '\r')"
+	[ "$(cat "$share/out/status")" = 0 ] || fail "$(sed -n 's/^FAILED: //p' "$share/out/log" | tail -1)"
+}
+
+in_guest()
+{
+	prepare_share
+	start_guest "$@"
+	finish_guest "$1"
+}
+
+limits[verbs_rxe_window]=180
+test_verbs_rxe_window()
+{
+	in_guest verbs_rxe_to_knfsd window
+}
+
+limits[verbs_rxe_dynamic]=180
+test_verbs_rxe_dynamic()
+{
+	in_guest verbs_rxe_to_knfsd dynamic
+}
+
+limits[verbs_rxe_persistent]=180
+test_verbs_rxe_persistent()
+{
+	in_guest verbs_rxe_to_knfsd persistent
+}
+
+limits[softiwarp_to_knfsd_siw]=180
+test_softiwarp_to_knfsd_siw()
+{
+	in_guest softiwarp_to_knfsd_siw
+}
+
+limits[verbs_siw_dynamic]=180
+test_verbs_siw_dynamic()
+{
+	in_guest verbs_siw_to_knfsd
+}
+
+limits[kernel_siw_to_exportd]=180
+test_kernel_siw_to_exportd()
+{
+	in_guest kernel_siw_to_exportd
+}
+
+limits[kernel_rxe_to_exportd]=180
+test_kernel_rxe_to_exportd()
+{
+	in_guest kernel_rxe_to_exportd
+}
+
+limits[kernel_tcp_to_exportd]=180
+test_kernel_tcp_to_exportd()
+{
+	in_guest kernel_tcp_to_exportd
+}
+
+limits[device_suite_rxe]=180
+test_device_suite_rxe()
+{
+	in_guest device_suite rxe
+}
+
+limits[device_suite_siw]=180
+test_device_suite_siw()
+{
+	in_guest device_suite siw
+}
+
+if [ "${1:-}" = --one ]; then
+	tests_main "$@"
+	exit
+fi
+VM_IMAGE=$("$vm_dir/image.sh") || {
+	result fail vm/image 0 "cannot be made"
+	exit 1
+}
+VM_ACCEL=$(accelerator)
+echo "guest: $VM_IMAGE, $VM_ACCEL"
+export VM_IMAGE VM_ACCEL KERNEL
+status=0
+for KERNEL in $KERNELS; do
+	GROUP_PREFIX=vm- group_name=$KERNEL tests_main "$@" || status=1
+done
+exit $status
