@@ -20,14 +20,13 @@
 struct counter {
 	const char *group, *name, *help;
 	size_t offset; /* in struct lane_stats */
-	bool peak;     /* of several lanes the largest counts, not the sum */
 };
 
 static const struct counter counters[] = {
-#define X(n, h) {"rpcrdma", #n, h, offsetof(struct lane_stats, rpcrdma.n), false},
+#define X(n, h) {"rpcrdma", #n, h, offsetof(struct lane_stats, rpcrdma.n)},
 	RPCRDMA_STATS(X)
 #undef X
-#define X(n, h) {"fmrpool", #n, h, offsetof(struct lane_stats, fmrpool.n), false},
+#define X(n, h) {"fmrpool", #n, h, offsetof(struct lane_stats, fmrpool.n)},
 		X(borrowed, "registrations lent to RPCs") X(mapped, "maps onto a segment") X(
 			unmapped_local, "unmapped by our own invalidate")
 			X(unmapped_remote, "unmapped by the server's Send-with-Invalidate") X(
@@ -38,7 +37,7 @@ static const struct counter counters[] = {
 							arena_bytes_used, "payload memory in use now")
 							X(arena_bytes_peak, "the most payload memory in use")
 #undef X
-#define X(n, h) {"fuse", #n, h, offsetof(struct lane_stats, fuse.n), false},
+#define X(n, h) {"fuse", #n, h, offsetof(struct lane_stats, fuse.n)},
 								FUSE_STATS(X)
 #undef X
 };
