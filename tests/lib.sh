@@ -103,7 +103,7 @@ pid_running()
 {
 	local exe
 	# shellcheck disable=SC2044
-	for exe in $(find /proc/[0-9]*/exe -maxdepth 0 -lname "$(realpath "$1")" 2>/dev/null); do
+	for exe in $(find /proc/[0-9]*/exe -maxdepth 0 -lname "$(realpath "$1")" 2>/dev/null || true); do
 		if tr '\0' '\n' 2>/dev/null <"${exe%exe}cmdline" | grep -qxF -e "$2"; then
 			exe=${exe#/proc/}
 			echo "${exe%/exe}"

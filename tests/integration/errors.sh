@@ -21,18 +21,16 @@ nothing_runs()
 # refused PATTERN ARGUMENT…: nfsrdma with these arguments must fail with one line that matches the pattern.
 refused()
 {
-	local pattern=$1 status=0 before after
+	local pattern=$1 status=0
 	shift
-	before=$(wc -l </proc/self/mountinfo)
 	timeout 40 "$NFSRDMA" "$@" >"$T/out" 2>"$T/err" </dev/null || status=$?
-	after=$(wc -l </proc/self/mountinfo)
 	echo "status $status: $(cat "$T/err") [$*]"
 	[ "$status" -ne 0 ] || fail "nfsrdma $* succeeded"
 	[ "$status" -lt 124 ] || fail "nfsrdma $* ended with status $status"
 	assert_eq "$(wc -l <"$T/err")" 1 "lines said by nfsrdma $*"
 	assert_eq "$(cat "$T/out")" "" "standard output of nfsrdma $*"
 	grep -qiE -- "$pattern" "$T/err" || fail "nfsrdma $* says '$(cat "$T/err")', which does not match $pattern"
-	assert_eq "$after" "$before" "mounts after nfsrdma $*"
+	assert_eq "$(mounts_below "$T")" "" "mounts after nfsrdma $*"
 	wait_until 10 nothing_runs "$T/mnt" || fail "a process is left of nfsrdma $*"
 }
 

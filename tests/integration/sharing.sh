@@ -110,7 +110,7 @@ test_file_removed_elsewhere_while_open()
 test_two_users_are_kept_apart()
 {
 	serve_and_mount
-	chmod 1777 "$export"
+	chmod 1777 "$mnt"
 	as $alice sh -c "umask 077; mkdir '$mnt/private'; echo secret >'$mnt/private/file'; echo own >'$mnt/own'"
 	assert_eq "$(stat -c %u:%g:%a "$export/private/file")" "$alice:$alice:600" "owner of what alice made"
 	# Now everything is in the caches: names, attributes and data.
@@ -148,7 +148,7 @@ test_supplementary_groups_count()
 test_privileges_dropped_after_open()
 {
 	serve_and_mount
-	chmod 1777 "$export"
+	chmod 1777 "$mnt"
 	python3 - "$mnt/file" $alice $bob <<-'EOF'
 		import os, sys
 		alice, bob = int(sys.argv[2]), int(sys.argv[3])
