@@ -355,6 +355,17 @@ static int verbs_doorbell(struct rdma_ep *base)
 	return 0;
 }
 
+/* Of a receive that was queued before the adapter was known, and with it the key. */
+static uint32_t key_of(const struct endpoint *ep, const struct ibv_sge *sge)
+{
+	const struct region *region;
+
+	LIST_FOREACH(region, &ep->regions, link)
+	if (sge->addr - (uintptr_t)region->pub->addr < region->pub->len_bytes)
+		return region->pub->lkey;
+	return 0;
+}
+
 int verbs_ep_post_recvs(struct endpoint *ep)
 {
 	struct recvs *r = &ep->recvs;
@@ -364,6 +375,8 @@ int verbs_ep_post_recvs(struct endpoint *ep)
 		struct ibv_recv_wr *bad, wr = {.wr_id = wr_id(ep, r->posted, WR_RECV),
 					       .sg_list = &req->sge,
 					       .num_sge = req->sge.length ? 1 : 0};
+		if (!req->sge.lkey)
+			req->sge.lkey = key_of(ep, &req->sge);
 		int err = ibv_post_recv(ep->id->qp, &wr, &bad);
 		if (err)
 			return -err;
