@@ -6,6 +6,7 @@
  *   setup.c      TCP connect, MPA request and reply, either side
  *   rx.c         from the socket: segments checked, placed, delivered
  *   tx.c         to the socket: messages cut into FPDUs, gathered, sent
+ *   wake.c       a peer that sleeps on the first message
  *
  * Nothing allocates after open. Rings have a power of two of slots and free-running cursors: used = tail -
  * head.
@@ -187,6 +188,11 @@ struct setup {
 	uint32_t private_len;
 };
 
+/* See wake.c. */
+struct wake {
+	uint64_t wait_ns, due_ns; /* CLOCK_MONOTONIC; 0: not known yet */
+};
+
 struct endpoint {
 	struct rdma_ep ep; /* first */
 	int fd;		   /* -1: none */
@@ -199,6 +205,7 @@ struct endpoint {
 	uint32_t sends_used, recvs_used;	 /* queued, or complete and not yet polled */
 	uint32_t answering; /* Read Responses queued or half sent: at most limits.read_depth_in */
 	struct setup setup;
+	struct wake wake;
 	struct tx tx;
 	struct rx rx;
 	struct reads reads;
@@ -254,5 +261,11 @@ void tx_push(struct endpoint *ep);
 void tx_ask_reads(struct endpoint *ep);
 /* Our last words: what is left of a half-sent FPDU, then a Terminate. Tries once. */
 void tx_terminate(struct endpoint *ep, const struct rdmap_terminate *terminate);
+
+/* ---- wake.c ---- */
+
+void wake_reset(struct endpoint *ep); /* of a new connection */
+void wake_run(struct endpoint *ep, uint64_t now_ns);
+uint64_t wake_timeout_ns(const struct endpoint *ep); /* when to run it; 0: no need */
 
 #endif

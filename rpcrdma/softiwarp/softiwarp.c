@@ -54,7 +54,8 @@ void ep_release(struct stag_entry *source, struct endpoint *ep)
 void ep_update_timeout(struct endpoint *ep)
 {
 	bool due = ep->completions.head != ep->completions.tail;
-	ep->ep.timeout_ns = due ? 1 : ep->setup.deadline_ns;
+	uint64_t at = ep->ep.state == RDMA_EP_ESTABLISHED ? wake_timeout_ns(ep) : ep->setup.deadline_ns;
+	ep->ep.timeout_ns = due ? 1 : at;
 }
 
 /* ---- the end of a connection ---- */
@@ -261,6 +262,7 @@ static void reset_connection(struct endpoint *ep)
 	ep->rx.stage_head = ep->rx.stage_tail = 0;
 	for (unsigned int q = 0; q < DDP_QUEUES; q++)
 		tx->msn[q] = ep->rx.queues[q].msn = 1; /* RFC 5041 §4.3 */
+	wake_reset(ep);
 	ep->disconnecting = false;
 	ep->ep.error = 0;
 	ep->ep.why[0] = '\0';
@@ -497,6 +499,7 @@ static bool softiwarp_progress(struct rdma_ep *base, uint64_t now_ns)
 		setup_run(ep, now_ns);
 	if (base->state == RDMA_EP_ESTABLISHED)
 		more = rx_run(ep);
+	wake_run(ep, now_ns);
 	if (base->state == RDMA_EP_ESTABLISHED)
 		tx_push(ep);
 	ep_update_timeout(ep);
