@@ -22,6 +22,7 @@ large_mib=${LARGE_MIB:-$large_mib}
 # A tree that every Debian machine with a compiler has.
 tree=/usr/include
 [ "$SCALE" != small ] || tree=/usr/include/linux
+tree=${TREE:-$tree}
 
 # $d is this test's directory in the mount.
 enter()
@@ -273,6 +274,7 @@ test_fsx()
 	local ops=4000 seed
 	[ "$SCALE" = small ] && ops=800
 	[ "$SCALE" = full ] && ops=50000
+	ops=${FSX_OPS:-$ops}
 	for seed in 1 2 3; do
 		python3 "$lib_dir/integration/fsx.py" --seed "$seed" --ops "$ops" "$d/file$seed"
 	done

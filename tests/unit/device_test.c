@@ -2,10 +2,14 @@
  *
  * One suite over every RDMA device (rpcrdma/device.h): what the interface promises, between two endpoints of
  * the same device in one thread. A device that lacks a feature skips the tests of that feature.
+ *
+ * Verbs needs an RDMA device: it is tested, and it alone, when DEVICE_TEST_VERBS names an IPv4 address of
+ * this machine that lies on one.
  */
 #include "device.h"
 #include "fake_device.h"
 #include "softiwarp/softiwarp.h"
+#include "verbs/verbs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,10 +29,18 @@ static const struct subject {
 			    sent */
 	bool strict;	 /* a bind or invalidate that cannot be is refused when it is queued */
 	bool zero_based; /* the first byte of a region has offset 0 */
+	bool exact;  /* private data arrives as long as it was sent; who broke the protocol is told apart */
+	bool checks; /* local memory is looked at when a request is queued, not when it is executed */
+	const char *address_from; /* environment variable without which the device is not tested */
 } subjects[] = {
-	{&softiwarp_device, true, true, true},
-	{&fake_device, false, false, false},
+	{&softiwarp_device, true, true, true, true, true, NULL},
+	{&fake_device, false, false, false, true, true, NULL},
+	{&verbs_device, false, true, false, false, false, "DEVICE_TEST_VERBS"},
 };
+static struct in_addr device_address; /* of the device that is being tested */
+
+/* Bytes of private data that any fabric carries: see RDMA_PRIVATE_MAX. */
+#define PRIVATE_ANYWHERE 56u
 
 #define MEMORY_BYTES ((size_t)4 << 20)
 #define WC_MAX 512
@@ -136,7 +148,7 @@ static struct rdma_ep_params params_of(struct pair *p, struct side *side)
 
 static void start_listener(struct pair *p)
 {
-	p->addr = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	p->addr = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr = device_address};
 	assert_int_equal(p->device->listen((struct sockaddr *)&p->addr, sizeof p->addr, &p->listener), 0);
 	p->addr.sin_port = htons(p->device->listener_port(p->listener));
 	assert_int_not_equal(p->addr.sin_port, 0);
@@ -263,8 +275,22 @@ static void fill(char *to, size_t len, unsigned int seed)
 	}
 }
 
+static void needs_windows(const struct side *side)
+{
+	if (!side->ep->limits.windows)
+		skip();
+}
+
+static void needs_bounds(const struct side *side)
+{
+	needs_windows(side);
+	if (!side->ep->limits.window_bounds)
+		skip();
+}
+
 static void map(struct side *side, struct fmr *fmr, size_t offset, uint32_t len, enum fmr_access access)
 {
+	needs_windows(side);
 	if (!fmr->window)
 		assert_int_equal(side->ep->ops->fmr.window_alloc(side->ep, &fmr->window), 0);
 	fmr->region = &side->region;
@@ -293,8 +319,12 @@ static int read_from(struct side *side, const struct fmr *fmr, uint64_t delta, s
 static void expect_both_end(struct pair *p, struct side *victim, struct side *attacker)
 {
 	PUMP_UNTIL(p, victim->ep->state == RDMA_EP_CLOSED && attacker->ep->state == RDMA_EP_CLOSED);
-	assert_int_equal(victim->ep->error, -EPROTO);
-	assert_int_equal(attacker->ep->error, -EREMOTEIO);
+	assert_int_not_equal(victim->ep->error, 0);
+	assert_int_not_equal(attacker->ep->error, 0);
+	if (p->subject->exact) {
+		assert_int_equal(victim->ep->error, -EPROTO);
+		assert_int_equal(attacker->ep->error, -EREMOTEIO);
+	}
 	assert_string_not_equal(victim->ep->why, "");
 	assert_string_not_equal(attacker->ep->why, "");
 }
@@ -306,9 +336,13 @@ static char tag[16]; /* addresses to use as ctx */
 static void private_data_is_exchanged(void **state)
 {
 	struct pair *p = *state;
-	assert_int_equal(p->server.ep->peer_private_len, 5);
+	if (p->subject->exact) {
+		assert_int_equal(p->server.ep->peer_private_len, 5);
+		assert_int_equal(p->client.ep->peer_private_len, 7);
+	}
+	assert_in_range(p->server.ep->peer_private_len, 5, sizeof p->server.ep->peer_private);
+	assert_in_range(p->client.ep->peer_private_len, 7, sizeof p->client.ep->peer_private);
 	assert_memory_equal(p->server.ep->peer_private, "hello", 5);
-	assert_int_equal(p->client.ep->peer_private_len, 7);
 	assert_memory_equal(p->client.ep->peer_private, "welcome", 7);
 }
 
@@ -317,21 +351,22 @@ static void longest_private_data_fits(void **state)
 	struct pair *p = *state;
 	struct rdma_ep_params params = params_of(p, &p->server);
 	char priv[RDMA_PRIVATE_MAX + 1];
+	uint32_t most = p->subject->exact ? RDMA_PRIVATE_MAX : PRIVATE_ANYWHERE;
 	memset(priv, 'x', sizeof priv);
 	struct rdma_ep *client = p->client.ep;
 	assert_int_equal(
 		client->ops->connect(client, (struct sockaddr *)&p->addr, sizeof p->addr, priv, sizeof priv),
 		-EINVAL);
-	assert_int_equal(client->ops->connect(client, (struct sockaddr *)&p->addr, sizeof p->addr, priv,
-					      RDMA_PRIVATE_MAX),
-			 0);
+	assert_int_equal(
+		client->ops->connect(client, (struct sockaddr *)&p->addr, sizeof p->addr, priv, most), 0);
 	open_server(p, &params);
-	assert_int_equal(p->server.ep->peer_private_len, RDMA_PRIVATE_MAX);
-	assert_memory_equal(p->server.ep->peer_private, priv, RDMA_PRIVATE_MAX);
+	assert_int_equal(p->server.ep->peer_private_len, most);
+	assert_memory_equal(p->server.ep->peer_private, priv, most);
 	assert_int_equal(p->server.ep->ops->accept(p->server.ep, priv, sizeof priv), -EINVAL);
 	assert_int_equal(p->server.ep->ops->accept(p->server.ep, NULL, 0), 0);
 	PUMP_UNTIL(p, client->state == RDMA_EP_ESTABLISHED);
-	assert_int_equal(client->peer_private_len, 0);
+	if (p->subject->exact)
+		assert_int_equal(client->peer_private_len, 0);
 }
 
 static void rejected_connection_says_so(void **state)
@@ -430,6 +465,8 @@ static void requests_need_a_connection(void **state)
 static void foreign_memory_is_refused(void **state)
 {
 	struct pair *p = *state;
+	if (!p->subject->checks)
+		skip();
 	struct rdma_ep *ep = p->client.ep;
 	struct rdma_sge good = sge_at(&p->client, 0, 16), sge = good;
 	sge.lkey ^= 1;
@@ -683,6 +720,8 @@ struct attack {
 static void attack(struct pair *p, const struct attack *a)
 {
 	struct fmr fmr = {0};
+	if (a->delta || a->len > 1000)
+		needs_bounds(&p->client);
 	greet(p);
 	memset(p->client.memory, 0x33, 8192);
 	memset(p->server.memory, 0x44, 8192);
@@ -766,8 +805,11 @@ static void another_connections_key_is_refused(void **state)
 {
 	struct pair *p = *state;
 	struct fmr fmr = {0};
-	struct pair other = {
-		.device = p->device, .epoll_fd = p->epoll_fd, .listener = p->listener, .addr = p->addr};
+	struct pair other = {.subject = p->subject,
+			     .device = p->device,
+			     .epoll_fd = p->epoll_fd,
+			     .listener = p->listener,
+			     .addr = p->addr};
 	struct rdma_ep_params params = params_of(&other, &other.client);
 	greet(p);
 	map(&p->client, &fmr, 0, 100, FMR_REMOTE_WRITE);
@@ -828,6 +870,8 @@ static void peer_invalidates_with_a_send(void **state)
 static void peer_cannot_invalidate_twice(void **state)
 {
 	struct pair *p = *state;
+	if (!p->client.ep->limits.remote_invalidate) /* on some adapters it is the machine's end */
+		skip();
 	struct fmr fmr = {0};
 	struct rdma_sge sge = sge_at(&p->server, 0, 10);
 	greet(p);
@@ -855,7 +899,7 @@ static void a_bound_window_is_not_bound_again(void **state)
 static void a_window_ends_with_its_region(void **state)
 {
 	struct pair *p = *state;
-	if (!p->subject->strict)
+	if (!p->subject->strict || !p->subject->checks)
 		skip();
 	struct fmr fmr = {0};
 	struct fmr_region part = {.addr = p->client.memory + 8192, .len_bytes = 4096},
@@ -880,6 +924,7 @@ static void bind_needs_memory_of_its_region(void **state)
 		skip();
 	struct rdma_ep *ep = p->client.ep;
 	struct fmr fmr = {.region = &p->client.region, .access = FMR_REMOTE_READ};
+	needs_windows(&p->client);
 	assert_int_equal(ep->ops->fmr.window_alloc(ep, &fmr.window), 0);
 	fmr.addr = p->client.memory + MEMORY_BYTES - 4;
 	fmr.len_bytes = 5;
@@ -1047,8 +1092,14 @@ static void unpolled_work_keeps_its_owner_awake(void **state)
 
 int main(void)
 {
+	const char *outside = getenv("DEVICE_TEST_VERBS");
 	int failed = 0;
 	for (size_t d = 0; d < sizeof subjects / sizeof *subjects; d++) {
+		const char *from = subjects[d].address_from;
+		if (!outside != !from)
+			continue;
+		if (inet_pton(AF_INET, from ? outside : "127.0.0.1", &device_address) != 1)
+			return 2;
 		const struct CMUnitTest tests[] = {
 			CONNECTED(private_data_is_exchanged),
 			BARE(longest_private_data_fits),

@@ -12,8 +12,10 @@
 
 set -euo pipefail
 
+# shellcheck source=/dev/null
+. /host/env
 export NFSRDMA=/host/bin/nfsrdma EXPORTD=/host/bin/nfsrdma-exportd STAT=/host/bin/nfsrdma-stat
-export SCALE=${SCALE:-small} LOGS=/host/out/logs T=/tmp/row
+export LOGS=/host/out/logs T=/tmp/row
 # shellcheck source=../lib.sh
 . /host/tests/lib.sh
 
@@ -104,7 +106,7 @@ resources_are_back()
 workload()
 {
 	# shellcheck disable=SC2086 # a list
-	/host/tests/integration/workload.sh /mnt ${work:-cp_a git sqlite_wal tar large_file parallel_small_files fsx}
+	/host/tests/integration/workload.sh /mnt $work
 }
 
 # The same for every row with a mount by nfsrdma; arguments: mount options.
@@ -184,7 +186,7 @@ row_kernel_rxe_to_exportd()
 row_device_suite()
 {
 	"$1"_up
-	DEVICE_TEST=verbs DEVICE_TEST_ADDRESS=$address CMOCKA_MESSAGE_OUTPUT=TAP timeout 120 /host/bin/device_test
+	DEVICE_TEST_VERBS=$address CMOCKA_MESSAGE_OUTPUT=TAP timeout 120 /host/bin/device_test
 }
 
 # The server for somebody outside: until the file /host/done appears.

@@ -29,6 +29,13 @@ prepare_share()
 	cp "$NFSRDMA" "$EXPORTD" "$STAT" "$build_dir/tests/unit/device_test" "$share/bin/"
 	cp -r "$source_dir/tests" "$share/tests"
 	cp "$vm_dir/guest.sh" "$share/run"
+	# Emulation is some twenty times slower than KVM.
+	local default_work="cp_a git sqlite_wal tar large_file parallel_small_files fsx" tree=/usr/include/linux
+	case $VM_ACCEL in
+	tcg*) default_work="cp_a sqlite_wal large_file fsx" tree=/usr/include/linux/netfilter ;;
+	esac
+	printf 'work="%s"\nexport SCALE=small LARGE_MIB=%s FSX_OPS=%s TREE=%s\n' "${VM_WORK:-$default_work}" \
+		"${VM_LARGE_MIB:-24}" "${VM_FSX_OPS:-300}" "$tree" >"$share/env"
 }
 
 # start_guest ROW [ARGUMENT] [NIC]: boots it; sets guest_pid.
