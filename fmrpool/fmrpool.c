@@ -109,8 +109,10 @@ static int map_dynamic(struct fmrpool *pool, struct fmr *fmr)
 	fmr->own = (struct fmr_region){.addr = fmr->addr, .len_bytes = fmr->len_bytes};
 	int err = pool->ops->region_register(pool->dev, &fmr->own, fmr->access);
 
-	if (err)
+	if (err) {
+		fmr->own = (struct fmr_region){0};
 		return err;
+	}
 	pool->stats->registrations++;
 	fmr->rkey = fmr->own.rkey;
 	fmr->remote_offset = fmr->own.remote_base;
@@ -120,7 +122,7 @@ static int map_dynamic(struct fmrpool *pool, struct fmr *fmr)
 /* Whoever says that it is unmapped, the device is told to end it: only then is it. */
 static void end_dynamic(struct fmrpool *pool, struct fmr *fmr)
 {
-	if (fmr->own.handle)
+	if (fmr->own.len_bytes)
 		pool->ops->region_deregister(pool->dev, &fmr->own);
 	fmr->own = (struct fmr_region){0};
 }

@@ -249,6 +249,55 @@ static void persistent_maps_by_the_regions_key(void **state)
 	end_pool(pool, &d);
 }
 
+static void dynamic_registers_exactly_the_segment(void **state)
+{
+	struct counting_device d = {0};
+	struct fmrpool *pool = new_pool(&d, FMR_DYNAMIC);
+	char *run = arena_alloc(fmrpool_arena(pool), 4096, ARENA_REPLY);
+	struct fmr *fmr;
+
+	assert_int_equal(d.windows, 0);
+	assert_int_equal(d.remote, 0);
+	int regions = d.regions;
+	assert_int_equal(fmrpool_borrow(pool, 1, &fmr, NULL), 0);
+	assert_int_equal(fmrpool_map(pool, fmr, run + 16, 100, FMR_REMOTE_READ), 0);
+	assert_int_equal(d.regions, regions + 1);
+	assert_int_equal(d.remote, FMR_REMOTE_READ);
+	assert_ptr_equal(fmr->own.addr, run + 16);
+	assert_int_equal(fmr->own.len_bytes, 100);
+	assert_int_equal(fmr->rkey, fmr->own.rkey);
+	assert_int_equal(fmrpool_unmap(pool, fmr), 0);
+	assert_int_equal(fmr->state, FMR_BORROWED);
+	assert_int_equal(d.regions, regions);
+	assert_int_equal(d.binds + d.invalidates, 0);
+	fmrpool_return(pool, 1, &fmr);
+	end_pool(pool, &d);
+}
+
+/* However the unmapping comes about, the device is told to end the registration. */
+static void dynamic_registrations_end_with_the_connection_and_the_peers_word(void **state)
+{
+	struct counting_device d = {0};
+	struct fmrpool *pool = new_pool(&d, FMR_DYNAMIC);
+	char *run = arena_alloc(fmrpool_arena(pool), 8192, ARENA_REPLY);
+	struct fmr *fmr[2];
+
+	int regions = d.regions;
+	assert_int_equal(fmrpool_borrow(pool, 2, fmr, NULL), 0);
+	assert_int_equal(fmrpool_map(pool, fmr[0], run, 100, FMR_REMOTE_WRITE), 0);
+	assert_int_equal(fmrpool_map(pool, fmr[1], run + 4096, 100, FMR_REMOTE_WRITE), 0);
+	fmrpool_unmapped(pool, fmr[0], true);
+	assert_int_equal(d.regions, regions + 1);
+	fmrpool_disconnected(pool);
+	assert_int_equal(d.regions, regions);
+	assert_int_equal(fmr[1]->state, FMR_BORROWED);
+	d.fail_region_at = d.regions + 1;
+	assert_int_equal(fmrpool_map(pool, fmr[0], run, 100, FMR_REMOTE_WRITE), -ENOMEM);
+	assert_int_equal(fmr[0]->state, FMR_BORROWED);
+	fmrpool_return(pool, 2, fmr);
+	end_pool(pool, &d);
+}
+
 static void failures_on_the_way_leave_nothing(void **state)
 {
 	struct fmrpool_params params = {.fmrs = 4, .arena_bytes = 6 * MIB, .max_io_bytes = MIB};
@@ -282,6 +331,8 @@ int main(void)
 		cmocka_unit_test(only_memory_of_the_pool_can_be_mapped),
 		cmocka_unit_test(the_end_of_a_connection_unmaps),
 		cmocka_unit_test(persistent_maps_by_the_regions_key),
+		cmocka_unit_test(dynamic_registers_exactly_the_segment),
+		cmocka_unit_test(dynamic_registrations_end_with_the_connection_and_the_peers_word),
 		cmocka_unit_test(failures_on_the_way_leave_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1271,6 +1271,61 @@ static void silent_server_is_given_up(void **state)
 	expect_end(v, -ETIMEDOUT, "not an iWARP server");
 }
 
+/* The next message of the victim's is an empty RDMA Write. */
+static void expect_empty_write(struct victim *v)
+{
+	struct peer_fpdu *got = malloc(sizeof *got);
+	assert_int_equal(peer_recv_fpdu(&v->peer, got), 0);
+	assert_true(got->tagged && got->last);
+	assert_int_equal(got->opcode, PEER_WRITE);
+	assert_int_equal(got->len, 0);
+	free(got);
+}
+
+/* See rpcrdma/softiwarp/wake.c. */
+static void silent_peer_is_woken_until_it_speaks(void **state)
+{
+	struct victim *v = *state;
+	struct rdma_sge sge;
+	char message[8];
+	victim_connects(v);
+	arm(v);
+	assert_int_equal(v->ep->timeout_ns, 0); /* nothing was sent: nothing is waited for */
+	sge = sge_at(v, 0, 4);
+	assert_int_equal(v->ep->ops->queue_send(v->ep, &sge, 1, 0, NULL), 0);
+	assert_int_equal(v->ep->ops->doorbell(v->ep), 0);
+	assert_int_equal(peer_recv_send(&v->peer, message, sizeof message), 4);
+	for (int i = 0; i < 2; i++) {
+		turns(v);
+		v->now_ns = v->ep->timeout_ns;
+		turns(v);
+		expect_empty_write(v);
+	}
+	assert_int_equal(peer_send(&v->peer, "hi", 2, 0), 0);
+	turns(v);
+	assert_int_equal(v->ep->state, RDMA_EP_ESTABLISHED);
+	assert_int_equal(v->ep->timeout_ns, 0);
+}
+
+static void a_peer_that_stays_silent_is_let_be(void **state)
+{
+	struct victim *v = *state;
+	struct rdma_sge sge;
+	int woken = 0;
+	victim_connects(v);
+	arm(v);
+	sge = sge_at(v, 0, 4);
+	assert_int_equal(v->ep->ops->queue_send(v->ep, &sge, 1, 0, NULL), 0);
+	assert_int_equal(v->ep->ops->doorbell(v->ep), 0);
+	turns(v);
+	for (; v->ep->timeout_ns; woken++) {
+		v->now_ns = v->ep->timeout_ns;
+		turns(v);
+	}
+	assert_in_range(woken, 4, 8);
+	assert_int_equal(v->ep->state, RDMA_EP_ESTABLISHED);
+}
+
 static void server_that_wants_more_reads_than_we_can(void **state)
 {
 	struct victim *v = *state;
@@ -1491,6 +1546,8 @@ int main(void)
 		cmocka_unit_test(strange_servers_are_named),
 		BARE(silent_server_is_given_up),
 		BARE(server_that_wants_more_reads_than_we_can),
+		BARE(silent_peer_is_woken_until_it_speaks),
+		BARE(a_peer_that_stays_silent_is_let_be),
 		cmocka_unit_test(strange_clients_are_dropped),
 		cmocka_unit_test(unsuitable_clients_are_refused_with_a_reason),
 		LISTENER(silent_client_is_given_up),
