@@ -145,6 +145,9 @@ struct rdma_ep {
 	uint32_t peer_private_len;
 	uint8_t peer_private[512]; /* what the peer sent at set-up; valid from REQUESTED/ESTABLISHED on */
 	uint64_t timeout_ns;	   /* progress() wants to be called at this time at the latest; 0: no need */
+	/* Frames of the device's own protocol (iWARP: FPDUs) since open(), over all connections; 0 for a
+	 * device that cannot tell. */
+	uint64_t frames_in, frames_out;
 };
 
 /* What a connection to some peer would go through: struct rdma_device.probe(). */

@@ -114,6 +114,8 @@ struct rpcrdma_status {
 	X(long_calls, "calls sent by a position-zero read chunk")                                            \
 	X(long_replies, "replies received in a reply chunk")                                                 \
 	X(doorbells, "send queues handed to the device")                                                     \
+	X(frames_out, "frames sent: FPDUs of iWARP; 0 when an adapter makes them")                           \
+	X(frames_in, "frames received, likewise")                                                            \
 	X(connects, "connections established")                                                               \
 	X(disconnects, "connections lost")                                                                   \
 	X(timeouts, "connections given up because a call was not answered")                                  \

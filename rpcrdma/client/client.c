@@ -294,6 +294,7 @@ bool rpcrdma_progress(struct rpcrdma_xprt *x, uint64_t now_ns)
 
 	check_timeouts(x, now_ns);
 	deliver_finished(x);
+	count_frames(x);
 	return more;
 }
 

@@ -165,5 +165,6 @@ void rpcrdma_flush(struct rpcrdma_xprt *x, uint64_t now_ns)
 			connection_lost(x, err, "a call could not be queued on the device");
 	}
 	ring_doorbell(x);
+	count_frames(x);
 	fmrpool_stats(x->pool); /* brings the arena's figures up to date for those who read along */
 }

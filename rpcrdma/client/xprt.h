@@ -131,6 +131,13 @@ bool deliver_finished(struct rpcrdma_xprt *x); /* done() for all that are due; t
 /* send.c */
 bool ring_doorbell(struct rpcrdma_xprt *x); /* true if anything was due */
 
+/* Shows the device's own figures to those who read the transport's. */
+static inline void count_frames(struct rpcrdma_xprt *x)
+{
+	x->stats->frames_out = x->ep->frames_out;
+	x->stats->frames_in = x->ep->frames_in;
+}
+
 /* reply.c */
 bool poll_completions(struct rpcrdma_xprt *x); /* true if there were any */
 int post_recv(struct rpcrdma_xprt *x, struct recv *r);

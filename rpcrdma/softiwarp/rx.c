@@ -364,7 +364,7 @@ static bool step_trailer(struct endpoint *ep)
 		ep_violation(ep, FAULT_MPA_CRC, false);
 		return false;
 	}
-	ep->stats.frames_in++;
+	ep->ep.frames_in++;
 	rx->heard = true;
 	rx->step = RX_HEADER;
 	kinds[rx->header.opcode].deliver(ep);

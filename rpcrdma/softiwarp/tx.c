@@ -165,7 +165,7 @@ static void advance(struct endpoint *ep, size_t n)
 		if (frame->end > tx->sent)
 			break;
 		tx->frame_head++;
-		ep->stats.frames_out++;
+		ep->ep.frames_out++;
 		if (frame->ends_message)
 			finish_message(ep);
 	}
@@ -281,7 +281,7 @@ void tx_terminate(struct endpoint *ep, const struct rdmap_terminate *terminate)
 	if (sent > 0)
 		ep->stats.bytes_out += (uint64_t)sent;
 	if (sent == (ssize_t)want) {
-		ep->stats.frames_out++;
+		ep->ep.frames_out++;
 		ep->stats.terminates_out++;
 	}
 }

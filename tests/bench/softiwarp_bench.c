@@ -126,7 +126,9 @@ static void bulk(struct bench_side *s, struct bench_side *peer, enum rdma_wc_kin
 	const struct softiwarp_stats *in = softiwarp_stats(peer->ep), *out = softiwarp_stats(s->ep);
 	const struct softiwarp_stats *receiver = kind == RDMA_WC_WRITE ? in : out;
 	const struct softiwarp_stats *sender = kind == RDMA_WC_WRITE ? out : in;
+	const struct rdma_ep *sink = kind == RDMA_WC_WRITE ? peer->ep : s->ep;
 	struct softiwarp_stats r0 = *receiver, s0 = *sender;
+	uint64_t frames0 = sink->frames_in;
 	double cpu = cpu_s();
 	for (size_t i = 0; i < DEPTH; i++)
 		post(s, peer, kind, i, len);
@@ -139,7 +141,7 @@ static void bulk(struct bench_side *s, struct bench_side *peer, enum rdma_wc_kin
 			s->ep->ops->doorbell(s->ep);
 	}
 	double took = (double)(now_ns() - start) / 1e9;
-	double frames = (double)(receiver->frames_in - r0.frames_in);
+	double frames = (double)(sink->frames_in - frames0);
 	double mib = (double)count * len / (1 << 20);
 	printf("  %-5s %7u bytes: %6.0f MiB/s, CPU %.3f s/GiB; per FPDU %.2f receives, %.2f sends\n",
 	       kind == RDMA_WC_WRITE ? "Write" : "Read", len, mib / took, (cpu_s() - cpu) / mib * 1024,
