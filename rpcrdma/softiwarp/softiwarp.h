@@ -29,8 +29,8 @@ extern const struct rdma_device softiwarp_device;
 
 /* Counted since open(), over all connections of the endpoint; FPDUs are in struct rdma_ep. */
 struct softiwarp_stats {
-	uint64_t bytes_in, bytes_out;	/* of the TCP stream, set-up left out */
-	uint64_t receives, sends;	/* system calls that moved them (or found nothing to move) */
+	uint64_t bytes_in, bytes_out; /* of the TCP stream, set-up left out */
+	uint64_t receives, sends;     /* system calls that moved them (or found nothing to move) */
 	uint64_t doorbells;
 	uint64_t crc_errors;
 	uint64_t terminates_in, terminates_out;

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * A device decorator that counts: linked into a second build of the program, between the transport and softiwarp, by
+ * A device decorator that counts: linked into a second build of the program, between the transport and
+ *softiwarp, by
  *
  *	--wrap=rdma_device_by_name	every endpoint gets a table of operations that counts and passes on
  *	--wrap=rpcrdma_submit		every call's done() is looked at, before the caller gets its answer
  *
- * It believes nothing that the transport says of itself. What it has seen is in the file that COUNTING_DEVICE_FILE names
- * (mapped, so that it can be read while the program runs): struct counts as text columns are named in counts.py.
+ * It believes nothing that the transport says of itself. What it has seen is in the file that
+ *COUNTING_DEVICE_FILE names (mapped, so that it can be read while the program runs): struct counts as text
+ *columns are named in counts.py.
  *
- * A registration that was bound for a call is *live* until the completion of its invalidate has been polled, or a message that
- * says that the server has invalidated it, or the connection was ended. done() of a call with a live one is a violation.
+ * A registration that was bound for a call is *live* until the completion of its invalidate has been polled,
+ *or a message that says that the server has invalidated it, or the connection was ended. done() of a call
+ *with a live one is a violation.
  */
 #include "rpcrdma.h"
 
@@ -25,7 +28,8 @@
 /* The order is that of COLUMNS in counts.py. */
 struct counts {
 	atomic_uint_fast64_t registrations, deregistrations, windows_made, windows_freed;
-	atomic_uint_fast64_t binds, invalidates, remote_invalidates, sends, doorbells_with_sends, doorbells_without;
+	atomic_uint_fast64_t binds, invalidates, remote_invalidates, sends, doorbells_with_sends,
+		doorbells_without;
 	atomic_uint_fast64_t answers, violations, live_peak;
 };
 
@@ -52,7 +56,8 @@ static void open_file(void)
 	int fd = name ? open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
 
 	if (fd < 0 || ftruncate(fd, sizeof *counts)) {
-		fprintf(stderr, "counting device: COUNTING_DEVICE_FILE does not name a file that can be written\n");
+		fprintf(stderr,
+			"counting device: COUNTING_DEVICE_FILE does not name a file that can be written\n");
 		exit(3);
 	}
 	counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -128,8 +133,8 @@ static int queue_invalidate(void *dev, struct fmr *fmr)
 	return of(dev)->inner->fmr.queue_invalidate(dev, fmr);
 }
 
-static int queue_send(struct rdma_ep *ep, const struct rdma_sge *sge, unsigned int nsge, uint32_t invalidate_rkey,
-		      void *ctx)
+static int queue_send(struct rdma_ep *ep, const struct rdma_sge *sge, unsigned int nsge,
+		      uint32_t invalidate_rkey, void *ctx)
 {
 	counts->sends++;
 	of(ep)->sends_queued++;
