@@ -29,11 +29,12 @@ usage()
 		  counted      registrations, windows and doorbells that READ and WRITE take, counted at the device
 		  capture      what the wire carried, told by tshark
 		  trixie       the unit tests on Debian 13, in a chroot
+		  vm           against the kernel's NFS/RDMA server and client, over soft-RoCE and siw, in a guest
 		All of them when none is named. SCALE=ci (or full) sets sizes; LOGS=DIR keeps the logs there.
 	EOF
 }
 
-all_suites=(unit unit-asan lint integration integration-asan alloc counted capture trixie)
+all_suites=(unit unit-asan lint integration integration-asan alloc counted capture trixie vm)
 suites=("$@")
 [ $# -gt 0 ] || suites=("${all_suites[@]}")
 for suite in "${suites[@]}"; do
@@ -224,9 +225,10 @@ if wants lint; then
 	grep -q '^VERSION_ID="12"' /etc/os-release && packages+=(clang-format-14)
 fi
 wants trixie && packages+=(mmdebstrap)
+wants vm && packages+=(e2fsprogs mmdebstrap qemu-system-x86)
 part packages packages_install "${packages[@]}" || finish
 
-if wants 'unit' || wants integration || wants alloc || wants counted || wants capture; then
+if wants 'unit' || wants integration || wants alloc || wants counted || wants capture || wants vm; then
 	part build build build || finish
 fi
 if wants '*-asan'; then
@@ -243,6 +245,7 @@ for suite in "${suites[@]}"; do
 	counted) part counted needs_fuse counted tests/counted/counted.sh ;;
 	capture) part capture needs_fuse capture tests/integration/capture.sh ;;
 	trixie) part trixie tests/trixie.sh ;;
+	vm) part vm tests/vm/vm.sh ;;
 	esac
 done
 finish

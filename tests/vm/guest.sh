@@ -12,6 +12,7 @@
 
 set -euo pipefail
 
+work=
 # shellcheck source=/dev/null
 . /host/env
 export NFSRDMA=/host/bin/nfsrdma EXPORTD=/host/bin/nfsrdma-exportd STAT=/host/bin/nfsrdma-stat
@@ -192,11 +193,12 @@ row_device_suite()
 # The server for somebody outside: until the file /host/done appears.
 row_serve_siw()
 {
-	siw_up
-	ip link set eth0 up
+	modprobe -a virtio_net ib_uverbs rdma_ucm siw
+	wait_until 10 test -e /sys/class/net/eth0 || fail "no network interface"
 	ip addr add 10.0.2.15/24 dev eth0
+	ip link set eth0 up
 	ip route add default via 10.0.2.2
-	rdma link add siw1 type siw netdev eth0
+	rdma link add siw0 type siw netdev eth0
 	knfsd
 	touch /host/out/ready
 	wait_until 600 test -e /host/done || fail "nobody came"

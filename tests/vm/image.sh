@@ -86,7 +86,8 @@ make_image()
 	local root=$work/root series list
 	list=$(IFS=, && echo "${packages[*]}")
 	mkdir -p "$root"
-	# The initial RAM disk is made once, in the end, of what this machine needs.
+	# The initial RAM disk holds what this machine needs and no more.
+	# shellcheck disable=SC2016 # mmdebstrap's argument, expanded by its shell
 	mmdebstrap --variant=minbase --include="$list" --dpkgopt='path-exclude=/usr/share/doc/*' \
 		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
 		--aptopt='Acquire::Retries "3"' \

@@ -4,6 +4,7 @@
 # tests/vm/vm.sh [ROW…]: nfsrdma and nfsrdma-exportd against the kernel's own NFS/RDMA server and client, in a guest (see
 # image.sh), each row a boot of its own. KERNELS="6.1 6.12" picks kernels. What a row does is in guest.sh.
 
+# shellcheck disable=SC2030,SC2031 # what a subshell changes is for it alone
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
@@ -26,7 +27,7 @@ prepare_share()
 {
 	share=$T/share
 	mkdir -p "$share/bin" "$share/out"
-	cp "$NFSRDMA" "$EXPORTD" "$STAT" "$build_dir/tests/unit/device_test" "$share/bin/"
+	cp "$NFSRDMA" "$EXPORTD" "$STAT" "$build_dir/tests/unit/device_test" "$build_dir/tests/vm/first_reply" "$share/bin/"
 	cp -r "$source_dir/tests" "$share/tests"
 	cp "$vm_dir/guest.sh" "$share/run"
 	# Emulation is some twenty times slower than KVM.
@@ -34,8 +35,23 @@ prepare_share()
 	case $VM_ACCEL in
 	tcg*) default_work="cp_a sqlite_wal large_file fsx" tree=/usr/include/linux/netfilter ;;
 	esac
-	printf 'work="%s"\nexport SCALE=small LARGE_MIB=%s FSX_OPS=%s TREE=%s\n' "${VM_WORK:-$default_work}" \
+	work=${VM_WORK:-$default_work}
+	printf 'work="%s"\nexport SCALE=small LARGE_MIB=%s FSX_OPS=%s TREE=%s\n' "$work" \
 		"${VM_LARGE_MIB:-24}" "${VM_FSX_OPS:-300}" "$tree" >"$share/env"
+}
+
+# Works in a directory as the guest would.
+work_in()
+{
+	(
+		export LOGS=$T/logs
+		mkdir -p "$LOGS"
+		# shellcheck source=/dev/null
+		. "$share/env"
+		unset RESULTS GROUP_PREFIX group_name
+		# shellcheck disable=SC2086,SC2154 # a list, from there
+		"$source_dir/tests/integration/workload.sh" "$1" $work
+	)
 }
 
 # start_guest ROW [ARGUMENT] [NIC]: boots it; sets guest_pid.
@@ -130,12 +146,49 @@ test_device_suite_siw()
 	in_guest device_suite siw
 }
 
+free_port()
+{
+	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+guest_is_ready()
+{
+	[ -e "$share/out/ready" ] || process_ended "$guest_pid"
+}
+
+# nfsrdma on this machine, the server in the guest, through ports that are forwarded.
+limits[host_softiwarp]=180
+test_host_softiwarp()
+{
+	local rdma mountd reason
+	reason=$(why_no_fuse)
+	[ -z "$reason" ] || skip "$reason"
+	rdma=$(free_port)
+	mountd=$(free_port)
+	prepare_share
+	start_guest serve_siw "" \
+		"user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:$rdma-:20049,hostfwd=tcp:127.0.0.1:$mountd-:20048"
+	wait_until 120 guest_is_ready || fail "the guest's server does not come up"
+	"$build_dir/tests/vm/first_reply" 127.0.0.1 "$rdma" 200 softiwarp
+	rdma_port=$rdma tcp_port=$mountd
+	mount_nfs /exp "$T/mnt" device=softiwarp
+	work_in "$T/mnt"
+	umount_nfs "$T/mnt"
+	touch "$share/done"
+	finish_guest serve_siw
+}
+
 if [ "${1:-}" = --one ]; then
 	tests_main "$@"
 	exit
 fi
-VM_IMAGE=$("$vm_dir/image.sh") || {
-	result fail vm/image 0 "cannot be made"
+if [ "$(id -u)" != 0 ]; then
+	result skip vm 0 "not root"
+	exit 0
+fi
+VM_IMAGE=$("$vm_dir/image.sh" 2>"${LOGS:-/tmp}/vm-image.log") || {
+	tail -5 "${LOGS:-/tmp}/vm-image.log"
+	result fail vm/image 0 "cannot be made, see ${LOGS:-/tmp}/vm-image.log"
 	exit 1
 }
 VM_ACCEL=$(accelerator)
