@@ -142,7 +142,7 @@ static inline struct endpoint *endpoint(struct rdma_ep *ep)
 
 /* ---- verbs.c ---- */
 
-int verbs_ep_open(const struct rdma_ep_params *params, struct endpoint **ep);
+int verbs_ep_open(const struct rdma_ep_params *params, bool passive, struct endpoint **ep);
 /* Gives waiting receives to the queue pair. */
 int verbs_ep_post_recvs(struct endpoint *ep);
 /* Takes all that the queue pair, now in ERROR, had. */

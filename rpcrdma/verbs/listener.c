@@ -63,28 +63,37 @@ uint16_t verbs_listener_port(const struct rdma_listener *listener)
 	return ntohs(rdma_get_src_port(listener->id));
 }
 
-/* The id of the next request, its event acknowledged, which an id has to be before it may change channels. */
-static struct rdma_cm_id *next_request(struct rdma_listener *l, struct endpoint *ep)
+/* What a request says; its event is acknowledged by then, which an id needs before it may change channels. */
+struct request {
+	struct rdma_cm_id *id;
+	uint32_t reads_in, reads_out, priv_len;
+	uint8_t priv[256];
+};
+
+static void take_request(const struct rdma_cm_event *event, struct request *request)
+{
+	const struct rdma_conn_param *param = &event->param.conn;
+
+	*request = (struct request){.id = event->id,
+				    .reads_in = param->responder_resources,
+				    .reads_out = param->initiator_depth,
+				    .priv_len = param->private_data ? param->private_data_len : 0};
+	if (request->priv_len)
+		memcpy(request->priv, param->private_data, request->priv_len);
+}
+
+static bool next_request(struct rdma_listener *l, struct request *request)
 {
 	struct rdma_cm_event *event;
+	bool found = false;
 
-	while (rdma_get_cm_event(l->events, &event) == 0) {
-		struct rdma_cm_id *id = NULL;
-		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
-			const struct rdma_conn_param *param = &event->param.conn;
-			uint32_t len = param->private_data ? param->private_data_len : 0;
-			id = event->id;
-			if (len)
-				memcpy(ep->ep.peer_private, param->private_data, len);
-			ep->ep.peer_private_len = len;
-			ep->peer_reads_in = param->responder_resources;
-			ep->peer_reads_out = param->initiator_depth;
-		}
+	while (!found && rdma_get_cm_event(l->events, &event) == 0) {
+		found = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
+		if (found)
+			take_request(event, request);
 		rdma_ack_cm_event(event);
-		if (id)
-			return id;
 	}
-	return NULL;
+	return found;
 }
 
 static void keep_peer(struct rdma_cm_id *id, struct sockaddr_storage *peer)
@@ -96,33 +105,47 @@ static void keep_peer(struct rdma_cm_id *id, struct sockaddr_storage *peer)
 	       addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
 }
 
+static void turn_away(struct rdma_cm_id *id)
+{
+	rdma_reject(id, NULL, 0);
+	rdma_destroy_id(id);
+}
+
+static void adopt(struct endpoint *ep, const struct request *request)
+{
+	memcpy(ep->ep.peer_private, request->priv, request->priv_len);
+	ep->ep.peer_private_len = request->priv_len;
+	ep->peer_reads_in = request->reads_in;
+	ep->peer_reads_out = request->reads_out;
+	ep->id = request->id;
+	ep->id->context = ep;
+	ep->ep.state = RDMA_EP_CONNECTING;
+	ep->step = SETUP_REQUEST;
+	verbs_ep_update_timeout(ep);
+}
+
 int verbs_listener_accept(struct rdma_listener *listener, const struct rdma_ep_params *params,
 			  struct sockaddr_storage *peer, struct rdma_ep **result)
 {
+	struct request request;
 	struct endpoint *ep;
-	int err = verbs_ep_open(params, &ep);
 
-	if (err)
-		return err;
-	struct rdma_cm_id *id = next_request(listener, ep);
-	if (!id) {
-		ep->ep.ops->close(&ep->ep);
+	if (!next_request(listener, &request))
 		return -EAGAIN;
-	}
 	if (peer)
-		keep_peer(id, peer);
-	ep->passive = true;
-	ep->id = id;
-	id->context = ep;
-	ep->ep.state = RDMA_EP_CONNECTING;
-	ep->step = SETUP_REQUEST;
-	err = rdma_migrate_id(id, ep->events) ? -errno : verbs_adapter_use(ep, id->verbs);
+		keep_peer(request.id, peer);
+	int err = verbs_ep_open(params, true, &ep);
 	if (err) {
-		rdma_reject(id, NULL, 0);
+		turn_away(request.id);
+		return err;
+	}
+	err = rdma_migrate_id(request.id, ep->events) ? -errno : verbs_adapter_use(ep, request.id->verbs);
+	if (err) {
+		turn_away(request.id);
 		ep->ep.ops->close(&ep->ep);
 		return err;
 	}
-	verbs_ep_update_timeout(ep);
+	adopt(ep, &request);
 	*result = &ep->ep;
 	return 0;
 }

@@ -130,7 +130,7 @@ static void limits_at_open(struct endpoint *ep)
 					     .remote_invalidate = ep->may_invalidate};
 }
 
-int verbs_ep_open(const struct rdma_ep_params *params, struct endpoint **result)
+int verbs_ep_open(const struct rdma_ep_params *params, bool passive, struct endpoint **result)
 {
 	struct endpoint *ep = calloc(1, sizeof *ep);
 
@@ -150,7 +150,8 @@ int verbs_ep_open(const struct rdma_ep_params *params, struct endpoint **result)
 		verbs_close(&ep->ep);
 		return err;
 	}
-	ep->may_invalidate = verbs_probe_all_invalidate();
+	ep->passive = passive;
+	ep->may_invalidate = !passive && verbs_probe_all_invalidate();
 	limits_at_open(ep);
 	*result = ep;
 	return 0;
@@ -159,7 +160,7 @@ int verbs_ep_open(const struct rdma_ep_params *params, struct endpoint **result)
 static int verbs_open(const struct rdma_ep_params *params, struct rdma_ep **result)
 {
 	struct endpoint *ep;
-	int err = verbs_ep_open(params, &ep);
+	int err = verbs_ep_open(params, false, &ep);
 
 	if (!err)
 		*result = &ep->ep;
@@ -575,7 +576,8 @@ static void on_failure(struct endpoint *ep, int error, const char *why)
 		ep->deadline_ns = now_monotonic() + EVENT_WAIT_NS;
 }
 
-static int poll_adapter(struct endpoint *ep, struct rdma_wc *out, int n)
+/* *more: there may be more, and no event will tell. */
+static int poll_adapter(struct endpoint *ep, struct rdma_wc *out, int n, bool *more)
 {
 	struct ibv_wc wc[POLL_BATCH];
 	int told = 0;
@@ -590,8 +592,7 @@ static int poll_adapter(struct endpoint *ep, struct rdma_wc *out, int n)
 		if (error && ours && ep->ep.state == RDMA_EP_ESTABLISHED)
 			on_failure(ep, error, why);
 	}
-	if (got == n || got == POLL_BATCH)
-		ep->ep.timeout_ns = 1; /* there may be more, and no event will tell */
+	*more = got == n || got == POLL_BATCH;
 	return told;
 }
 
@@ -608,12 +609,11 @@ static void becomes_idle(struct endpoint *ep)
 static int verbs_poll(struct rdma_ep *base, struct rdma_wc *wc, int n)
 {
 	struct endpoint *ep = endpoint(base);
-	int taken;
+	bool more = false;
+	int taken = poll_collected(ep, wc, n);
 
-	verbs_ep_update_timeout(ep);
-	taken = poll_collected(ep, wc, n);
 	if (taken < n && base->state == RDMA_EP_ESTABLISHED)
-		taken += poll_adapter(ep, wc + taken, n - taken);
+		taken += poll_adapter(ep, wc + taken, n - taken, &more);
 	for (int i = 0; i < taken; i++) {
 		if (wc[i].kind == RDMA_WC_RECV)
 			ep->recvs.used--;
@@ -621,8 +621,9 @@ static int verbs_poll(struct rdma_ep *base, struct rdma_wc *wc, int n)
 			ep->sends.used--;
 	}
 	becomes_idle(ep);
-	if (base->state != RDMA_EP_ESTABLISHED)
-		verbs_ep_update_timeout(ep);
+	verbs_ep_update_timeout(ep);
+	if (more)
+		base->timeout_ns = 1;
 	return taken;
 }
 

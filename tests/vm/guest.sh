@@ -157,12 +157,41 @@ row_kernel_siw_to_exportd()
 	work_kernel "proto=rdma,port=$rdma_port"
 }
 
+# A process that may not lock any amount of memory is told how much it needs, before anything is registered.
+memlock_is_checked()
+{
+	local status=0
+	prlimit --memlock=1048576:1048576 setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock \
+		timeout 60 "$NFSRDMA" $address:/exp /mnt -o device=verbs,retry=0 >"$T/memlock.log" 2>&1 </dev/null || status=$?
+	cat "$T/memlock.log"
+	[ "$status" -ne 0 ] || fail "mounted with a memory-lock limit of 1 MiB"
+	grep -q 'KiB of memory have to be locked, the limit is 1024 KiB' "$T/memlock.log" || fail "the limit is not named"
+}
+
+# An adapter that is taken out of the machine under load, and put back: a hard mount goes on, a soft one says so.
+row_unplug()
+{
+	rxe_up
+	knfsd
+	mount_ours device=verbs,timeo=50
+	python3 /host/tests/integration/large_file.py write /mnt/file 64 >"$T/sum" &
+	local writer=$!
+	wait_until 30 test -s /exp/file || fail "nothing is written"
+	rdma link delete rxe0
+	rdma link add rxe0 type rxe netdev d0
+	wait_until 10 has_gid rxe0 || fail "rxe0 does not come back"
+	wait "$writer" || fail "the writer has failed"
+	assert_eq "$(python3 /host/tests/integration/large_file.py read /exp/file 64)" "$(cat "$T/sum")" "checksum"
+	umount_nfs /mnt
+}
+
 # arguments: how memory is opened to the server
 row_verbs_rxe_to_knfsd()
 {
 	rxe_up
 	knfsd
 	work_ours "device=verbs,memreg=$1"
+	[ "$1" != window ] || memlock_is_checked
 	[ "$1" != window ] || grep -q 'does not enforce the bounds' "$T/nfsrdma.log" || fail "nothing was said of rxe's windows"
 }
 

@@ -146,6 +146,12 @@ test_device_suite_siw()
 	in_guest device_suite siw
 }
 
+limits[unplug]=180
+test_unplug()
+{
+	in_guest unplug
+}
+
 free_port()
 {
 	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
