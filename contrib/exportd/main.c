@@ -278,11 +278,11 @@ static int listen_rdma(struct server *srv, const struct sockaddr_storage *addr, 
 {
 	if (strcmp(o->device, "none") == 0)
 		return 0;
-	int err = rdma_listen(srv, o->device, addr, (uint16_t)o->rdma_port, bound);
+	int err = rdma_server_start(srv, o->device, addr, (uint16_t)o->rdma_port, bound);
 	if (err == -ENODEV)
 		fprintf(stderr, "nfsrdma-exportd: --device %s: %s\n", o->device,
-			rdma_known(o->device) ? "no RDMA device has that address"
-					      : "there are softiwarp, verbs and none");
+			rdma_server_knows(o->device) ? "no RDMA device has that address"
+						     : "there are softiwarp, verbs and none");
 	else if (err)
 		fprintf(stderr, "nfsrdma-exportd: RDMA port %d at %s: %s\n", o->rdma_port, o->listen,
 			strerror(-err));

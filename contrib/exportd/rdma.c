@@ -310,13 +310,13 @@ static void *listener_thread(void *arg)
 	return NULL;
 }
 
-bool rdma_known(const char *device)
+bool rdma_server_knows(const char *device)
 {
 	return rdma_device_by_name(device);
 }
 
-int rdma_listen(struct server *srv, const char *device, const struct sockaddr_storage *addr, uint16_t port,
-		uint16_t *bound)
+int rdma_server_start(struct server *srv, const char *device, const struct sockaddr_storage *addr,
+		      uint16_t port, uint16_t *bound)
 {
 	struct sockaddr_storage sa;
 	socklen_t len = address_with_port(addr, port, &sa);

@@ -12,9 +12,10 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-bool rdma_known(const char *device);
-/* device: by name. Port 0: any. -ENODEV: no such device, or none that has the address; else -errno. */
-int rdma_listen(struct server *srv, const char *device, const struct sockaddr_storage *addr, uint16_t port,
-		uint16_t *bound);
+bool rdma_server_knows(const char *device);
+/* Names do not begin as those of librdmacm do, whose rdma_listen() this is not.
+ * device: by name. Port 0: any. -ENODEV: no such device, or none that has the address; else -errno. */
+int rdma_server_start(struct server *srv, const char *device, const struct sockaddr_storage *addr,
+		      uint16_t port, uint16_t *bound);
 
 #endif

@@ -103,6 +103,17 @@ static bool may_lock_any_amount(void)
 	return syscall(SYS_capget, &header, data) == 0 && data[0].effective & 1u << CAP_IPC_LOCK;
 }
 
+/* The limit is raised as far as this process may: siw holds even root to it (Linux 6.1.192), where others let
+ * CAP_IPC_LOCK pass. */
+static void raise_memlock(struct rlimit *limit)
+{
+	struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY}, most = {limit->rlim_max, limit->rlim_max};
+
+	if (setrlimit(RLIMIT_MEMLOCK, &none) < 0)
+		setrlimit(RLIMIT_MEMLOCK, &most);
+	getrlimit(RLIMIT_MEMLOCK, limit);
+}
+
 /* Registered memory is locked memory. */
 static int check_memlock(struct endpoint *ep)
 {
@@ -111,13 +122,17 @@ static int check_memlock(struct endpoint *ep)
 	struct region *region;
 
 	LIST_FOREACH(region, &ep->regions, link)
-	need += region->pub->len_bytes;
-	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY ||
-	    need <= limit.rlim_cur || may_lock_any_amount())
+	need += region->mr ? 0 : region->pub->len_bytes;
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
+		return 0;
+	if (need > limit.rlim_cur)
+		raise_memlock(&limit);
+	if (need <= limit.rlim_cur || may_lock_any_amount()) /* RLIM_INFINITY is the largest number */
 		return 0;
 	snprintf(ep->ep.why, sizeof ep->ep.why,
 		 "%llu KiB of memory have to be locked, the limit is %llu KiB: raise it (ulimit -l) or make "
-		 "the arena smaller",
+		 "the "
+		 "arena smaller",
 		 (unsigned long long)need / 1024, (unsigned long long)limit.rlim_cur / 1024);
 	return -ENOMEM;
 }

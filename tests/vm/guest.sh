@@ -161,7 +161,7 @@ row_kernel_siw_to_exportd()
 memlock_is_checked()
 {
 	local status=0
-	prlimit --memlock=1048576:1048576 setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock \
+	prlimit --memlock=1048576:1048576 setpriv --inh-caps=-ipc_lock,-sys_resource --bounding-set=-ipc_lock,-sys_resource \
 		timeout 60 "$NFSRDMA" $address:/exp /mnt -o device=verbs,retry=0 >"$T/memlock.log" 2>&1 </dev/null || status=$?
 	cat "$T/memlock.log"
 	[ "$status" -ne 0 ] || fail "mounted with a memory-lock limit of 1 MiB"
