@@ -45,9 +45,11 @@ int verbs_cm_watch(struct endpoint *ep)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = ep->epoll_data};
 
+	if (!verbs_present())
+		return -ENODEV;
 	ep->events = rdma_create_event_channel();
 	if (!ep->events)
-		return errno == ENOENT ? -ENODEV : -errno; /* no rdma_ucm in this kernel */
+		return -errno;
 	if (fcntl(ep->events->fd, F_SETFL, fcntl(ep->events->fd, F_GETFL) | O_NONBLOCK) < 0 ||
 	    epoll_ctl(ep->epoll_fd, EPOLL_CTL_ADD, ep->events->fd, &event) < 0)
 		return -errno;

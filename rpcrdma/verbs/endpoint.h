@@ -189,6 +189,10 @@ void verbs_listener_close(struct rdma_listener *listener);
 
 /* ---- probe.c ---- */
 
+/* Whether the kernel has rdma_cm for user space. Where it has not, librdmacm would say so on standard error.
+ */
+bool verbs_present(void);
+
 int verbs_probe_peer(const struct sockaddr *addr, socklen_t addr_len, struct rdma_probe *probe);
 /* Whether every adapter of this machine can be invalidated by its peers. */
 bool verbs_probe_all_invalidate(void);

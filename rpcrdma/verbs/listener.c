@@ -29,9 +29,11 @@ static int start(struct rdma_listener *l, const struct sockaddr *addr, socklen_t
 	struct sockaddr_storage at = {0};
 
 	memcpy(&at, addr, addr_len);
+	if (!verbs_present())
+		return -ENODEV;
 	l->events = rdma_create_event_channel();
 	if (!l->events)
-		return errno == ENOENT ? -ENODEV : -errno;
+		return -errno;
 	if (fcntl(l->events->fd, F_SETFL, fcntl(l->events->fd, F_GETFL) | O_NONBLOCK) < 0 ||
 	    rdma_create_id(l->events, &l->id, NULL, RDMA_PS_TCP) ||
 	    rdma_bind_addr(l->id, (struct sockaddr *)&at) || rdma_listen(l->id, BACKLOG))

@@ -4,8 +4,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define RESOLVE_MS 2000
+
+bool verbs_present(void)
+{
+	return access("/dev/infiniband/rdma_cm", F_OK) == 0 || access("/dev/rdma_cm", F_OK) == 0;
+}
 
 static void describe(struct ibv_context *context, const struct ibv_device_attr *attr,
 		     struct rdma_probe *probe)
@@ -29,8 +35,10 @@ int verbs_probe_peer(const struct sockaddr *addr, socklen_t addr_len, struct rdm
 
 	memcpy(&to, addr, addr_len);
 	memset(probe, 0, sizeof *probe);
+	if (!verbs_present())
+		return -ENODEV;
 	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
-		return errno == ENOENT ? -ENODEV : -errno;
+		return -errno;
 	if (rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, RESOLVE_MS))
 		err = -errno;
 	else if (!id->verbs)
