@@ -13,6 +13,7 @@
 #include <sys/sysmacros.h>
 
 #define BUCKETS_FIRST 1024u
+#define SENT_BACK_SLOTS 4096u
 
 struct inode_table {
 	pthread_mutex_t lock; /* the table's lock of inode.h */
@@ -23,6 +24,9 @@ struct inode_table {
 	uint64_t generations;
 	uint64_t key;
 	atomic_uint_fast64_t names_changed_ns; /* no lock */
+	/* By thread, no lock: whose OPEN was sent back and of which file, see inode_kernel_is_behind(). A
+	 * thread repeats that OPEN before it does anything else. */
+	_Atomic uint64_t sent_back[SENT_BACK_SLOTS];
 	struct attr_limits limits;
 	struct inode *root;
 };
@@ -451,10 +455,18 @@ bool inode_has_news(struct inode *inode)
 
 bool inode_kernel_is_behind(struct inode *inode, pid_t tid)
 {
+	_Atomic uint64_t *slot = &inode->table->sent_back[(uint32_t)tid % SENT_BACK_SLOTS];
+	uint64_t mark = (uint64_t)(uint32_t)tid << 32 | (uint32_t)inode->generation;
+
 	pthread_mutex_lock(&inode->lock);
-	bool behind = inode->told_changes != inode->attr.foreign_changes && inode->sent_back != tid;
-	inode->sent_back = behind ? tid : 0;
+	bool behind = inode->told_changes != inode->attr.foreign_changes;
 	pthread_mutex_unlock(&inode->lock);
+	if (atomic_load(slot) == mark) {
+		atomic_store(slot, 0);
+		return false;
+	}
+	if (behind)
+		atomic_store(slot, mark);
 	return behind;
 }
 

@@ -66,9 +66,8 @@ struct inode {
 	uint64_t told_changes;	     /* attr.foreign_changes when the kernel was last told the attributes */
 	uint64_t
 		told_as_of_ns; /* attr.as_of_ns then: the same now means that the kernel knows what we know */
-	pid_t sent_back; /* the thread whose OPEN was last sent back for that, see inode_kernel_is_behind() */
-	bool told_foreign; /* the log has its line about entering it */
-	bool inval_queued; /* the notifier has it in its queue */
+	bool told_foreign;     /* the log has its line about entering it */
+	bool inval_queued;     /* the notifier has it in its queue */
 };
 
 /* limits: copied. -ENOMEM. */
@@ -130,7 +129,8 @@ void inode_told(struct inode *inode);
  * what it has makes it refuse something, or because statx(2) was told to ask. */
 bool inode_has_news(struct inode *inode);
 /* Others have changed the contents since, so the kernel's idea of the size is wrong. True once per change and
- * thread: the OPEN of that thread is to be sent back to look the name up again. */
+ * thread, however many threads ask in between: the OPEN of that thread is to be sent back to look the name up
+ * again, and a second refusal would be its caller's to see. */
 bool inode_kernel_is_behind(struct inode *inode, pid_t tid);
 /* How much longer the names in a directory may be believed: whoever changes a name changes its directory. */
 uint64_t inode_names_valid_ns(struct inode *dir, uint64_t now_ns);

@@ -512,6 +512,29 @@ test_fstab()
 	wait_until 20 no_daemon || fail "the daemon goes on after the unmount"
 }
 
+# An open of a file that others have just changed is sent back once by the client; a second time would be an error.
+test_opening_a_file_that_others_keep_changing()
+{
+	serve_and_mount
+	python3 - "$mnt/file" "$export/file" <<-'EOF'
+		import multiprocessing, os, sys, time
+		open(sys.argv[2], "w").close()
+		end = time.monotonic() + 3
+		def change():
+		    with open(sys.argv[2], "ab", buffering=0) as f:
+		        while time.monotonic() < end:
+		            f.write(b"x")
+		            time.sleep(0.0003)
+		def use():
+		    while time.monotonic() < end:
+		        os.close(os.open(sys.argv[1], os.O_RDONLY))
+		ps = [multiprocessing.Process(target=t) for t in (change, use, use, use, use)]
+		for p in ps: p.start()
+		for p in ps: p.join()
+		assert all(p.exitcode == 0 for p in ps)
+	EOF
+}
+
 # The kernel closes what is marked close-on-exec in the middle of execve(2), with the thread's state locked: whoever looks at
 # the caller then must not wait for it.
 limits[exec_closes_files_with_pending_data]=30

@@ -298,6 +298,25 @@ static void the_kernel_is_behind_once_per_foreign_change_and_thread(void **state
 	inode_table_destroy(table);
 }
 
+/* A second refusal of the same open would come to its caller as ESTALE. */
+static void an_open_is_sent_back_once_whatever_others_do_meanwhile(void **state)
+{
+	struct inode_table *table = table_new();
+	struct nfs3_attr attr = attr_of(NFS3_REG, 7);
+	struct inode *a = get(table, "a", attr, 0);
+
+	attr.size++;
+	assert_int_equal(inode_take_attr(a, &attr, 1, 1), ATTR_FOREIGN);
+	assert_true(inode_kernel_is_behind(a, 1));
+	assert_true(inode_kernel_is_behind(a, 2));
+	attr.size++;
+	assert_int_equal(inode_take_attr(a, &attr, 2, 2), ATTR_FOREIGN);
+	assert_false(inode_kernel_is_behind(a, 1));
+	assert_false(inode_kernel_is_behind(a, 2));
+	assert_true(inode_kernel_is_behind(a, 1)); /* another open */
+	inode_table_destroy(table);
+}
+
 static void access_answers_are_kept_with_the_inode(void **state)
 {
 	struct inode_table *table = table_new();
@@ -365,6 +384,7 @@ int main(void)
 		cmocka_unit_test(a_removed_name_makes_older_attributes_doubtful),
 		cmocka_unit_test(a_removed_name_leaves_other_names_good),
 		cmocka_unit_test(the_kernel_is_behind_once_per_foreign_change_and_thread),
+		cmocka_unit_test(an_open_is_sent_back_once_whatever_others_do_meanwhile),
 		cmocka_unit_test(access_answers_are_kept_with_the_inode),
 		cmocka_unit_test(lanes_may_find_and_drop_one_inode_at_once),
 	};
