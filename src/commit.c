@@ -8,7 +8,7 @@
  *
  * Recovery. Ranges whose verifier is not the one that COMMIT brings are DIRTY_AGAIN: their lanes send them
  * again (data_write.c), and a later COMMIT covers them. A COMMIT that fails loses the ranges that it was for:
- * an error that fsync() or close() reports, once.
+ * an error that fsync() or close() reports, once to each who has the file open.
  *
  * Progress. A COMMIT needs an op of the lane's own. When all are in use the file waits in the lane's queue;
  * those in use end without any request that was not yet read.
@@ -101,24 +101,14 @@ static void resume_syncer(struct op *op)
 	op->sync.resume(op);
 }
 
-static int take_error(struct file_data *fd)
-{
-	int err = fd->error;
-	fd->error = 0;
-	return err;
-}
-
-void data_sync(struct op *op, struct inode *inode, int *err, op_resume_fn *resume)
+void data_sync(struct op *op, struct inode *inode, op_resume_fn *resume)
 {
 	struct file_data *fd = &inode->data;
 	op->run_to_end = true;
 	pthread_mutex_lock(&fd->lock);
 	bool stable = dirty_is_stable(&fd->dirty, fd->dirty.answers);
-	if (stable) {
-		*err = take_error(fd);
-	} else {
+	if (!stable) {
 		op->sync.upto = fd->dirty.answers;
-		op->sync.err = err;
 		op->sync.resume = resume;
 		op->sync.next = fd->syncers;
 		fd->syncers = op;
@@ -142,7 +132,6 @@ void commit_advance(struct lane *lane, struct inode *inode)
 			continue;
 		}
 		*at = op->sync.next;
-		*op->sync.err = take_error(fd);
 		op_resume(op, resume_syncer);
 	}
 	bool more = fd->syncers && !fd->dirty.nagain;
@@ -183,8 +172,8 @@ static void commit_failed(struct inode *inode, uint64_t upto, int err)
 	struct dirty_range *lost = lose(fd, upto, &bytes);
 	/* A file that was removed, and that nobody has open, need not be saved. */
 	bool quiet = err == -ESTALE && file_data_opens(fd) == 0;
-	if (!fd->error && !quiet)
-		fd->error = err;
+	if (!quiet)
+		data_lost(fd, err);
 	fd->commit_running = false;
 	pthread_mutex_unlock(&fd->lock);
 	if (!quiet) {
@@ -214,15 +203,16 @@ static void on_commit(struct op *op, int err, struct xdr_reader *results)
 		pthread_mutex_lock(&fd->lock);
 		struct dirty_range *stable =
 			dirty_committed(&fd->dirty, state->upto, res.verf, write_buf_split, &ok);
-		if (!ok && !fd->error)
-			fd->error = -EIO;
-		if (fd->dirty.again.first)
-			log_warning(
-				"server %s restarted: sending again what it had not committed of file %llu",
-				op->lane->mount->source, (unsigned long long)inode->fileid);
+		if (!ok)
+			data_lost(fd, -EIO);
+		bool again = fd->dirty.again.first;
 		data_post_again(fd);
 		fd->commit_running = false;
 		pthread_mutex_unlock(&fd->lock);
+		if (again)
+			log_warning(
+				"server %s restarted: sending again what it had not committed of file %llu",
+				op->lane->mount->source, (unsigned long long)inode->fileid);
 		op->lane->stats->fuse.commits++;
 		give_back_all(stable);
 	}

@@ -29,9 +29,10 @@ struct inode;
  */
 struct open_file {
 	atomic_uint refs;
-	struct inode *inode; /* holds a reference */
-	struct cred cred;    /* the opener's */
-	int flags;	     /* as opened: O_ACCMODE, O_APPEND, O_DSYNC, O_DIRECT … */
+	struct inode *inode;	  /* holds a reference */
+	struct cred cred;	  /* the opener's */
+	int flags;		  /* as opened: O_ACCMODE, O_APPEND, O_DSYNC, O_DIRECT … */
+	unsigned int errors_seen; /* of file_data.errors, told to who has this file open; under that lock */
 };
 /* NULL: out of memory. The reference it returns is the kernel's, dropped by fs_release(). */
 struct open_file *open_file_new(struct inode *inode, const struct cred *cred, int flags);
@@ -59,9 +60,14 @@ void data_truncate_begin(struct op *op, struct inode *inode, uint64_t new_size, 
  * so what is kept beyond new_size will never be sent again. */
 void data_truncate_end(struct op *op, struct inode *inode, uint64_t new_size, bool done);
 
-/* Makes the file's data stable, then resumes with *err: 0 or the error to report (reported once). For fsync,
- * close, and whoever needs the server's mtime to be final (a SETATTR of times, RENAME over). The op runs to
- * its end from here on. */
-void data_sync(struct op *op, struct inode *inode, int *err, op_resume_fn *resume);
+/* Makes the file's data stable, or finds out that it is lost, then resumes. For fsync and close, and whoever
+ * needs the server's mtime to be final (a SETATTR). The op runs to its end from here on. */
+void data_sync(struct op *op, struct inode *inode, op_resume_fn *resume);
+
+/* Data of the file is lost (err: -errno) though write(2) has returned. Under the file's lock. */
+void data_lost(struct file_data *fd, int err);
+/* For fsync and close: 0 or the error that `file` has not been told of yet. As with other Linux file systems
+ * each open file is told once, and one that is opened later too if nobody has been. */
+int data_error(struct open_file *file);
 
 #endif

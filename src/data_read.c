@@ -18,7 +18,6 @@ struct read_state {
 	bool held;		/* the op runs to its end, even after the handle was released */
 	uint64_t offset;
 	uint32_t want, got;
-	int sync_err;
 };
 
 static void read_rest(struct op *op);
@@ -96,19 +95,6 @@ static void read_first(struct op *op)
 	op_run_get(op, op_state(op, struct read_state)->want, read_rest);
 }
 
-static void read_synced(struct op *op)
-{
-	struct read_state *s = op_state(op, struct read_state);
-	struct file_data *fd = &s->file->inode->data;
-	if (s->sync_err) { /* fsync()'s and close()'s to report */
-		pthread_mutex_lock(&fd->lock);
-		if (!fd->error)
-			fd->error = s->sync_err;
-		pthread_mutex_unlock(&fd->lock);
-	}
-	read_first(op);
-}
-
 void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct op *op = op_begin(req);
@@ -125,7 +111,7 @@ void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	} else if (may_be_lost(op->lane->mount, &s->file->inode->data)) {
 		open_file_ref(s->file);
 		s->held = true;
-		data_sync(op, s->file->inode, &s->sync_err, read_synced);
+		data_sync(op, s->file->inode, read_first);
 	} else {
 		read_first(op);
 	}

@@ -254,8 +254,7 @@ static void write_failed(struct write_buf *wb, int err)
 		wb->lane->stats->fuse.write_errors++;
 		data_log_lost(inode, wb->range.len_bytes, err);
 		pthread_mutex_lock(&inode->data.lock);
-		if (!inode->data.error)
-			inode->data.error = err;
+		data_lost(&inode->data, err);
 		pthread_mutex_unlock(&inode->data.lock);
 	}
 	wb->op = NULL;
@@ -278,8 +277,8 @@ static void write_done(struct write_buf *wb)
 	pthread_mutex_lock(&fd->lock);
 	bool ok = stable ? dirty_stable(&fd->dirty, &wb->range, write_buf_split)
 			 : dirty_answered(&fd->dirty, &wb->range, wb->range.verf, write_buf_split);
-	if (!ok && !fd->error)
-		fd->error = -EIO;
+	if (!ok)
+		data_lost(fd, -EIO);
 	if (again)
 		for (struct op *s = fd->syncers; s; s = s->sync.next)
 			s->sync.upto = fd->dirty.answers; /* what they wait for has got a later place */

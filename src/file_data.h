@@ -19,7 +19,11 @@ struct op;
 struct file_data {
 	pthread_mutex_t lock; /* covers everything here but `opens`; held for a few instructions only */
 	struct dirty dirty;
-	int error;		  /* the first write error that no fsync or close has reported yet: -errno */
+	/* Data that was lost after its write(2) had returned: the latest reason (-errno), how often, and
+	 * whether an fsync or close has told of the latest. Each open file is told, see data_lost(). */
+	int error;
+	unsigned int errors;
+	bool error_told;
 	bool commit_running;	  /* one COMMIT of a file at a time */
 	struct op *syncers;	  /* fsync and close, waiting until what is dirty is stable */
 	struct inode *next_dirty; /* in a lane's queue of files to commit; commit_running is set meanwhile */

@@ -98,7 +98,6 @@ struct setattr {
 	struct getattr g; /* first: the reply without attributes goes on as GETATTR */
 	struct open_file *file;
 	struct nfs3_sattr attr;
-	int sync_err;
 };
 
 /* Through a handle, the opener asks; by name, the caller. */
@@ -153,22 +152,15 @@ static void setattr_send(struct op *op)
 }
 
 /* ORDER: the data first. Data that is sent again after the server's restart would set another mtime, and may
- * no longer be permitted to its writer after a chmod or chown. */
+ * no longer be permitted to its writer after a chmod or chown. What is lost is its writer's to hear of. */
 static void setattr_synced(struct op *op)
 {
 	struct setattr *s = op_state(op, struct setattr);
 
-	if (s->sync_err) {
-		int err = s->sync_err;
-
-		s->attr.set_size = false; /* the truncation has not begun */
-		setattr_done(op, err);
-		op_reply_err(op, err);
-	} else if (s->attr.set_size) {
+	if (s->attr.set_size)
 		data_truncate_begin(op, s->g.inode, s->attr.size, setattr_send);
-	} else {
+	else
 		setattr_send(op);
-	}
 }
 
 /* Times on the wire are unsigned 32-bit seconds: what lies outside becomes the nearest. */
@@ -236,7 +228,7 @@ void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, s
 		setattr_done(op, 0);
 		getattr_send(op);
 	} else if (s->g.inode->type == NFS3_REG && !only_size(&s->attr)) {
-		data_sync(op, s->g.inode, &s->sync_err, setattr_synced);
+		data_sync(op, s->g.inode, setattr_synced);
 	} else {
 		setattr_synced(op);
 	}

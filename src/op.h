@@ -110,7 +110,6 @@ struct op {
 	struct {
 		struct op *next;
 		uint64_t upto; /* everything answered up to here must be stable */
-		int *err;
 		op_resume_fn *resume;
 	} sync;
 	struct {

@@ -42,6 +42,9 @@ struct open_file *open_file_new(struct inode *inode, const struct cred *cred, in
 	file->inode = inode;
 	file->cred = *cred;
 	file->flags = flags;
+	pthread_mutex_lock(&inode->data.lock);
+	file->errors_seen = inode->data.errors - (inode->data.errors && !inode->data.error_told);
+	pthread_mutex_unlock(&inode->data.lock);
 	atomic_fetch_add(&inode->data.opens, 1);
 	atomic_fetch_add(&open_files, 1);
 	return file;
@@ -59,6 +62,25 @@ void open_file_unref(struct open_file *file)
 		return;
 	inode_unref(file->inode);
 	free(file);
+}
+
+void data_lost(struct file_data *fd, int err)
+{
+	fd->error = err;
+	fd->errors++;
+	fd->error_told = false;
+}
+
+int data_error(struct open_file *file)
+{
+	struct file_data *fd = &file->inode->data;
+	pthread_mutex_lock(&fd->lock);
+	int err = file->errors_seen != fd->errors ? fd->error : 0;
+	file->errors_seen = fd->errors;
+	if (err)
+		fd->error_told = true;
+	pthread_mutex_unlock(&fd->lock);
+	return err;
 }
 
 /* May the kernel keep its pages of this file? Not once after others have changed it: OPEN then drops them. */
@@ -177,18 +199,21 @@ void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 /* ---- FLUSH, FSYNC, RELEASE ---- */
 
 struct sync_state {
-	int err;
+	struct open_file *file; /* referenced: its caller may be killed, and the kernel close it */
 };
 
 static void on_synced(struct op *op)
 {
-	op_reply_err(op, op_state(op, struct sync_state)->err);
+	struct open_file *file = op_state(op, struct sync_state)->file;
+	op_reply_err(op, data_error(file));
+	open_file_unref(file);
 }
 
 static void sync_and_reply(struct op *op, struct open_file *file)
 {
 	struct inode *inode = op_hold(op, file->inode);
-	data_sync(op, inode, &op_state(op, struct sync_state)->err, on_synced);
+	op_state(op, struct sync_state)->file = open_file_ref(file);
+	data_sync(op, inode, on_synced);
 }
 
 void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -217,10 +242,11 @@ static bool is_exiting(const struct op *op)
 	return !strstr(text, "\nVmSize:");
 }
 
-static bool needs_sync(struct file_data *fd)
+static bool needs_sync(const struct open_file *file)
 {
+	struct file_data *fd = &file->inode->data;
 	pthread_mutex_lock(&fd->lock);
-	bool needs = fd->error || !dirty_is_stable(&fd->dirty, fd->dirty.answers);
+	bool needs = file->errors_seen != fd->errors || !dirty_is_stable(&fd->dirty, fd->dirty.answers);
 	pthread_mutex_unlock(&fd->lock);
 	return needs;
 }
@@ -230,7 +256,7 @@ void fs_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct op *op = op_begin(req);
 	struct open_file *file = open_file_of(fi);
 	(void)ino;
-	if ((file->flags & O_ACCMODE) == O_RDONLY || !needs_sync(&file->inode->data)) {
+	if ((file->flags & O_ACCMODE) == O_RDONLY || !needs_sync(file)) {
 		op_reply_err(op, 0);
 	} else if (is_exiting(op)) {
 		commit_want(op->lane, file->inode);

@@ -85,6 +85,38 @@ test_changed_verifier_sends_again()
 	cmp "$T/in" "$export/file" || fail "what the server had forgotten was not sent again"
 }
 
+# What a server that restarted has lost for good is told to each who has the file open, and nobody else takes that away.
+test_lost_data_is_told_to_each_who_has_the_file_open()
+{
+	serve_and_mount
+	python3 - "$mnt/file" "$T/written" "$T/go" <<-'EOF' &
+		import os, sys, time
+		writer = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+		other = os.open(sys.argv[1], os.O_RDWR)
+		os.write(writer, b"data")
+		open(sys.argv[2], "w").close()
+		while not os.path.exists(sys.argv[3]):
+		    time.sleep(0.005)
+		def fails(call, *args):
+		    try:
+		        call(*args)
+		        return False
+		    except OSError:
+		        return True
+		fails(os.fchmod, other, 0o600)
+		assert fails(os.fsync, other), "fsync of the other open file"
+		assert fails(os.fsync, writer), "fsync of the writer"
+		assert not fails(os.fsync, writer), "told twice"
+	EOF
+	local writer=$!
+	wait_until 20 test -e "$T/written"
+	kill_exportd
+	rm "$export/file"
+	restart_exportd
+	touch "$T/go"
+	wait "$writer" || fail "somebody was not told"
+}
+
 # Sets least_arena: the number that the client says would do.
 find_least_arena()
 {
