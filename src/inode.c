@@ -486,6 +486,24 @@ uint64_t inode_foreign_changes(struct inode *inode)
 	return n;
 }
 
+static void each_in(struct inode *inode, void (*fn)(struct inode *inode, void *ctx), void *ctx)
+{
+	for (; inode; inode = inode->next_in_bucket) {
+		pthread_mutex_lock(&inode->lock);
+		fn(inode, ctx);
+		pthread_mutex_unlock(&inode->lock);
+	}
+}
+
+void inode_each(struct inode_table *table, void (*fn)(struct inode *inode, void *ctx), void *ctx)
+{
+	pthread_mutex_lock(&table->lock);
+	for (size_t i = 0; i < table->nbuckets; i++)
+		each_in(table->buckets[i], fn, ctx);
+	each_in(table->unhashed, fn, ctx);
+	pthread_mutex_unlock(&table->lock);
+}
+
 uint64_t inode_count(struct inode_table *table)
 {
 	pthread_mutex_lock(&table->lock);

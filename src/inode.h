@@ -140,6 +140,9 @@ uint64_t inode_foreign_changes(struct inode *inode);
 /* Pure: one file's attributes as stat(2) has them. */
 void attr_to_stat(const struct nfs3_attr *attr, struct stat *st);
 
+/* Calls fn for each inode, under the table's lock and its own. */
+void inode_each(struct inode_table *table, void (*fn)(struct inode *inode, void *ctx), void *ctx);
+
 /* For statistics and tests. */
 uint64_t inode_count(struct inode_table *table);
 

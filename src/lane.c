@@ -194,7 +194,8 @@ static void take_events(struct lane *lane, int timeout_ms)
 /* Asked to end, and nothing is in progress or unsaved. */
 static bool finished(struct lane *lane)
 {
-	return atomic_load(&lane->stop) && lane->ops_busy == 0 && data_all_stable(lane) && !mail_waits(lane);
+	return atomic_load(&lane->stop) && lane->ops_busy == 0 && lane->cleanups_wait == 0 &&
+	       data_all_stable(lane) && !mail_waits(lane);
 }
 
 void lane_turn(struct lane *lane)
@@ -217,12 +218,17 @@ void lane_enter(struct lane *lane)
 	self = lane;
 }
 
-static void *lane_thread(void *arg)
+void lane_run(struct lane *lane)
 {
-	struct lane *lane = arg;
 	lane_enter(lane);
 	while (!finished(lane))
 		lane_turn(lane);
+	lane_enter(NULL);
+}
+
+static void *lane_thread(void *arg)
+{
+	lane_run(arg);
 	return NULL;
 }
 

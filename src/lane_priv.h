@@ -73,6 +73,8 @@ struct lane {
 		*commit_last; /* files waiting for an op of the lane's own, for their COMMIT */
 	struct lane_timer commit_timer;
 
+	unsigned int cleanups_wait; /* silly.c: for an op of the lane's own */
+
 	struct lane_timer *timers; /* by due_ns */
 
 	/* Shared with those who post. */
@@ -105,6 +107,8 @@ int lane_open(struct lane *lane, const struct lane_transport *transport);
  * do: a callback that ends the caller's loop must lane_wake() its lane. */
 void lane_turn(struct lane *lane);
 void lane_enter(struct lane *lane);
+/* Runs its turns on the calling thread, until stop is set and nothing is left to do. */
+void lane_run(struct lane *lane);
 int lane_start(struct lane *lane); /* its thread; ends when stop is set and nothing is left to do */
 void lane_join(struct lane *lane);
 void lane_destroy(struct lane *lane);

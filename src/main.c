@@ -6,8 +6,9 @@
  * point, MOUNT, the connection, what the server says of the export. Then the lanes run, and this thread
  * waits: for /dev/fuse to say that the file system was unmounted, or for a signal.
  *
- * Ending. The lanes go on until nothing is in progress and nothing is unsaved. SIGTERM and SIGINT unmount
- * first (lazily); a second one gives up what is not saved. The exit status is 0 when all data was saved.
+ * Ending. The lanes go on until nothing is in progress and nothing is unsaved, and the last names of files
+ * that were removed while open are gone. SIGTERM and SIGINT unmount first (lazily); a second one gives up
+ * what is not saved. The exit status is 0 when all data was saved.
  */
 #include "fs.h"
 #include "lane_priv.h"
@@ -19,6 +20,7 @@
 #include "rpcrdma.h"
 #include "session.h"
 #include "setup.h"
+#include "silly.h"
 #include "start.h"
 
 #include <errno.h>
@@ -172,6 +174,9 @@ static void *join_lanes(void *arg)
 	struct nfs_mount *mount = arg;
 	uint64_t one = 1;
 	lanes_each(mount, lane_join);
+	lane_enter(mount->lanes[0]);
+	silly_sweep(mount->lanes[0]);
+	lane_run(mount->lanes[0]);
 	atomic_store(&joined, true);
 	ssize_t n = write(mount->ended_fd, &one, sizeof one);
 	(void)n;

@@ -3,6 +3,7 @@
 
 #include "fs.h"
 #include "fs_entry.h"
+#include "lane_priv.h"
 #include "log.h"
 #include "xdr.h"
 
@@ -102,7 +103,10 @@ static void cleanup(struct silly *silly);
 
 static void on_again(struct lane_timer *timer)
 {
-	cleanup((struct silly *)(void *)((char *)timer - offsetof(struct silly, timer)));
+	struct silly *silly = (struct silly *)(void *)((char *)timer - offsetof(struct silly, timer));
+
+	silly->lane->cleanups_wait--;
+	cleanup(silly);
 }
 
 static void cleanup(struct silly *silly)
@@ -110,6 +114,7 @@ static void cleanup(struct silly *silly)
 	struct op *op = op_begin_own(silly->lane);
 
 	if (!op) {
+		silly->lane->cleanups_wait++;
 		lane_timer_set(silly->lane, &silly->timer, lane_now(silly->lane) + CLEANUP_AGAIN_NS,
 			       on_again);
 		return;
@@ -128,4 +133,29 @@ void fs_last_close(struct inode *inode)
 		return;
 	silly->lane = lane_self();
 	cleanup(silly);
+}
+
+static void sweep_up(struct inode *inode, void *ctx)
+{
+	struct silly **list = ctx;
+
+	if (!inode->silly)
+		return;
+	inode->silly->next = *list;
+	*list = inode->silly;
+	inode->silly = NULL;
+}
+
+void silly_sweep(struct lane *lane)
+{
+	struct silly *list = NULL;
+
+	inode_each(the_mount->inodes, sweep_up, &list);
+	while (list) {
+		struct silly *silly = list;
+
+		list = silly->next;
+		silly->lane = lane;
+		cleanup(silly);
+	}
 }

@@ -29,6 +29,7 @@ struct silly {
 	struct cred cred;	 /* who removed it */
 	struct lane_timer timer; /* for the clean-up to come again when the lane has no op to spare */
 	struct lane *lane;
+	struct silly *next; /* silly_sweep() */
 };
 
 static inline void silly_name(char name[SILLY_NAME_BYTES], uint64_t fileid, uint32_t counter)
@@ -45,6 +46,9 @@ void silly_free(struct silly *silly);
 void silly_attach(struct inode *inode, struct silly *silly);
 /* Takes it back, if it is still there. */
 struct silly *silly_detach(struct inode *inode);
+/* At the end of the mount, when nothing can close a file any more: cleans up after all that were still open,
+ * or whose close the kernel did not get round to telling. On a lane. */
+void silly_sweep(struct lane *lane);
 /* Whether it has one, and whether `name` is it. */
 bool silly_has(struct inode *inode, const char *name, bool *same_name);
 

@@ -577,6 +577,20 @@ test_unmount_saves_everything()
 	cmp "$T/in" "$export/file"
 }
 
+# The kernel tells of a close when it gets round to it, and of none after the unmount.
+test_files_removed_while_open_are_gone_after_the_unmount()
+{
+	serve_and_mount
+	python3 - "$mnt" <<-'EOF'
+		import os, sys
+		for i in range(100):
+		    os.open(f"{sys.argv[1]}/file{i}", os.O_RDWR | os.O_CREAT)
+		    os.unlink(f"{sys.argv[1]}/file{i}")
+	EOF
+	umount_nfs "$mnt"
+	assert_eq "$(ls -A "$export")" "" "what is left on the server"
+}
+
 test_statistics()
 {
 	serve_and_mount
