@@ -113,8 +113,7 @@ struct fmrpool_params {
 	unsigned int fmrs;    /* how many registrations to preallocate */
 	size_t arena_bytes;   /* payload memory; a multiple of the page size, see arena.h */
 	size_t max_io_bytes;  /* the largest single payload: an arena run is at most this */
-	size_t buffers_bytes; /* memory beside the arena for calls and receives, registered alike; 0 for none
-			       */
+	size_t buffers_bytes; /* memory beside the arena for calls and receives, registered alike; may be 0 */
 	struct fmrpool_stats *stats; /* where to count; NULL: the pool keeps its own */
 };
 

@@ -120,8 +120,8 @@ struct rdma_ep_ops {
 			  void *ctx);
 	/* Receives complete in the order in which they were queued. Takes effect at once. */
 	int (*queue_recv)(struct rdma_ep *ep, const struct rdma_sge *sge, void *ctx);
-	/* A Send; invalidate_rkey != 0 makes it a Send with Invalidate. ctx NULL: no completion on success.
-	 */
+	/* A Send; invalidate_rkey != 0 makes it a Send with Invalidate. ctx NULL: no completion on
+	 * success. */
 	int (*queue_send)(struct rdma_ep *ep, const struct rdma_sge *sge, unsigned int nsge,
 			  uint32_t invalidate_rkey, void *ctx);
 	/* RDMA Write to (rkey, offset). ctx NULL: no completion on success (a later Send's completion covers
@@ -136,11 +136,11 @@ struct rdma_ep_ops {
 struct rdma_ep {
 	const struct rdma_ep_ops *ops;
 	enum rdma_ep_state state;
-	int error;     /* why CLOSED: -ECONNREFUSED, -ETIMEDOUT, -EPROTO (peer is not speaking this protocol),
-			* -ECONNRESET,     -EACCES (the peer refused us), -EREMOTEIO (the peer sent a Terminate) …
-			*/
-	char why[160]; /* the same for people: what was seen, no trailing newline; "" when there is nothing to
-			  say */
+	/* Why CLOSED: -ECONNREFUSED, -ETIMEDOUT, -ECONNRESET, -EPROTO (the peer does not speak this
+	 * protocol), -EACCES (the peer refused us), -EREMOTEIO (the peer sent a Terminate) … */
+	int error;
+	/* The same for people: what was seen, no trailing newline; "" when there is nothing to say. */
+	char why[160];
 	struct rdma_limits limits; /* the device's, as far as known; of the connection once ESTABLISHED */
 	uint32_t peer_private_len;
 	uint8_t peer_private[512]; /* what the peer sent at set-up; valid from REQUESTED/ESTABLISHED on */
@@ -161,8 +161,8 @@ struct rdma_listener;
 struct rdma_device {
 	const char *name;
 	int (*open)(const struct rdma_ep_params *params, struct rdma_ep **ep);
-	/* Listens on addr (port 0: any). The listener's descriptor is for the caller to watch: listener_fd().
-	 */
+	/* Listens on addr (port 0: any). The listener's descriptor is for the caller to watch:
+	 * listener_fd(). */
 	int (*listen)(const struct sockaddr *addr, socklen_t addr_len, struct rdma_listener **listener);
 	int (*listener_fd)(const struct rdma_listener *listener);
 	uint16_t (*listener_port)(const struct rdma_listener *listener);

@@ -41,8 +41,8 @@
 #define RPCRDMA_CREDITS_DEFAULT 64u
 #define RPCRDMA_CREDITS_MAX 256u
 #define RPCRDMA_MAX_SEGS 16u /* segments in one chunk: RFC 8267 §6.4.2 */
-#define RPCRDMA_MSG_BYTES                                                                                    \
-	4096u /* room for one RPC call message without its payload; larger than any NFSv3 call needs */
+/* Room for one RPC call message without its payload; larger than any NFSv3 call needs. */
+#define RPCRDMA_MSG_BYTES 4096u
 
 struct rpcrdma_xprt;
 struct rpcrdma_call;
@@ -55,25 +55,28 @@ struct rpcrdma_call {
 	uint8_t *msg; /* RPCRDMA_MSG_BYTES of registered memory for the RPC call message, owned by the call */
 
 	/* Filled by the caller between get and submit; get and renew zero them. */
-	uint32_t msg_len;		    /* bytes encoded at msg, without the payload described by out[] */
-	struct iovec out[RPCRDMA_MAX_SEGS]; /* payload that belongs at out_pos of the message: WRITE data, a
-					       symlink's text. */
-	unsigned int nout; /* Sent inline (with XDR padding) when it fits, else by a read chunk */
-	uint32_t out_pos;  /* bytes from the start of msg; a multiple of 4, <= msg_len */
-	struct iovec
-		in; /* where READ data or a link's text may be placed by the server; iov_len 0: nothing */
+	uint32_t msg_len; /* bytes encoded at msg, without the payload described by out[] */
+	/* Payload that belongs at out_pos of the message: WRITE data, a symlink's text. Sent inline (with XDR
+	 * padding) when it fits, else by a read chunk. */
+	struct iovec out[RPCRDMA_MAX_SEGS];
+	unsigned int nout;
+	uint32_t out_pos; /* bytes from the start of msg; a multiple of 4, <= msg_len */
+	/* Where READ data or a link's text may be placed by the server; iov_len 0: nothing. */
+	struct iovec in;
 	uint32_t reply_max; /* bytes of the largest reply message, not counting payload that may go to `in` */
-	struct iovec reply_buf; /* for a reply that may be larger than the inline threshold: >= reply_max
-				   bytes; else {0} */
-	rpcrdma_call_fn *done;	/* the outcome, once; not called after rpcrdma_call_abandon() */
-	rpcrdma_call_fn *
-		release; /* may be NULL: nothing of the call is in use any more, it is about to be recycled */
+	/* For a reply that may be larger than the inline threshold, which may be RPCRDMA_INLINE_MIN on the
+	 * next connection: >= reply_max bytes; else {0}. */
+	struct iovec reply_buf;
+	rpcrdma_call_fn *done; /* the outcome, once; not called after rpcrdma_call_abandon() */
+	/* May be NULL: nothing of the call is in use any more, it is about to be recycled. */
+	rpcrdma_call_fn *release;
 	void *owner;
 
-	/* The outcome, valid in done(): */
-	int status; /* 0: reply is here. -EIO: the server said RDMA_ERROR ERR_CHUNK. -ETIMEDOUT: a soft
-		     * time-out. -ECANCELED: the transport is being destroyed. -EPROTO: the reply broke the
-		     * protocol. */
+	/* The outcome, valid in done(). 0: the reply is here. -EIO: the server said RDMA_ERROR ERR_CHUNK.
+	 * -EPROTONOSUPPORT: it said ERR_VERS. -EPROTO: the reply broke the protocol. -ETIMEDOUT: a soft
+	 * time-out. -ECANCELED: the transport is being destroyed. -EMSGSIZE, -EINVAL: the call was never
+	 * sent, its lengths allow no plan (plan.h). */
+	int status;
 	const uint8_t *reply; /* the RPC reply message, lent for the duration of done() */
 	uint32_t reply_len;
 	bool in_placed;		/* the payload left the message and lies in `in`: */
@@ -90,12 +93,11 @@ enum rpcrdma_event {
 
 struct rpcrdma_status {
 	enum rpcrdma_event event;
-	int error; /* DOWN: -errno as in struct rdma_ep; -ETIMEDOUT also when calls were not answered in time
-		    */
-	const char *why;       /* DOWN: for people; lent for the callback */
-	uint64_t retry_ns;     /* DOWN: how long until the next attempt */
-	unsigned int attempts; /* DOWN: attempts in a row that have failed to connect, 0 after a working
-				  connection */
+	/* DOWN: */
+	int error; /* -errno as in struct rdma_ep; -ETIMEDOUT also when calls were not answered in time */
+	const char *why;       /* for people; lent for the callback */
+	uint64_t retry_ns;     /* how long until the next attempt */
+	unsigned int attempts; /* in a row that have failed to connect; 0: a connection was lost */
 };
 
 /* Counters, in memory that others may read. X(name, help) */

@@ -97,8 +97,8 @@ static inline const uint8_t *xdr_opaque(struct xdr_reader *r, uint32_t max_bytes
 	return p;
 }
 
-/* The writer: the same idea the other way. Once something did not fit, it is stuck and writes nothing more.
- */
+/* The writer: the same idea the other way. Once something did not fit, it is stuck and writes
+ * nothing more. */
 struct xdr_writer {
 	uint8_t *start;
 	uint8_t *pos;

@@ -28,8 +28,8 @@ struct access_cache {
 /* What to ask the server for, for an access(2) mask (R_OK, W_OK, X_OK) on a file of that type. */
 uint32_t access_wanted(enum nfs3_type type, int mask);
 
-/* True when the answer to all of `wanted` is known; *granted has those of the wanted bits that are allowed.
- */
+/* True when the answer to all of `wanted` is known; *granted has those of the wanted bits that are
+ * allowed. */
 bool access_known(const struct access_cache *cache, const struct attr_cache *attr, const struct cred *cred,
 		  uint32_t wanted, uint64_t now_ns, uint32_t *granted);
 /* Remembers an answer, if the attributes that came with it are the ones in attr. */

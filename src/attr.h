@@ -39,7 +39,7 @@ enum attr_verdict {
 	ATTR_CHANGED,	/* taken; what the kernel caches of the contents is still good */
 	ATTR_RIGHTS,	/* taken; likewise, but mode, owner or group are others */
 	ATTR_FOREIGN,	/* taken; somebody else changed the contents: cached pages or entries are stale (and
-			 * mode and   owner may be others) */
+			 * mode and owner may be others) */
 };
 
 struct attr_cache {

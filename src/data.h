@@ -47,8 +47,8 @@ int data_open_created(struct op *op, struct inode *inode, const struct cred *cre
 /* The kernel did not take the reply that fi was for: there will be no RELEASE. */
 void data_open_undo(struct fuse_file_info *fi);
 
-/* Open files of the whole mount. 0: no name that is removed can be that of an open file, and nobody need ask.
- */
+/* Open files of the whole mount. 0: no name that is removed can be that of an open file, and nobody
+ * need ask. */
 unsigned int data_open_files(void);
 
 /* ---- for the operations on attributes ---- */

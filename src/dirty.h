@@ -6,12 +6,12 @@
  *
  *	dirty_add() -> DIRTY_WAITING -> DIRTY_FLYING -> DIRTY_KEPT -> (COMMIT, same verifier) gone
  *	                    ^                                |
- *	                    +------ DIRTY_AGAIN <------------+ (COMMIT, other verifier: cut by newer bytes,
- *then sent again)
+ *	                    +------ DIRTY_AGAIN <------------+ (COMMIT, other verifier: cut by newer
+ *	                                                        bytes, then sent again)
  *
  * Rules. No two overlapping ranges fly at once; the older that waits goes first. What is sent again gives way
- *to newer bytes: whatever a newer WRITE has been answered for is cut out of it, and it waits while a newer
- *one flies. A COMMIT counts for the ranges that were answered before it was sent.
+ * to newer bytes: whatever a newer WRITE has been answered for is cut out of it, and it waits while a newer
+ * one flies. A COMMIT counts for the ranges that were answered before it was sent.
  */
 #ifndef DIRTY_H
 #define DIRTY_H
@@ -66,8 +66,8 @@ typedef struct dirty_range *dirty_split_fn(struct dirty_range *range);
  * from dirty_next_ready(). */
 bool dirty_add(struct dirty *d, struct dirty_range *range);
 
-/* An AGAIN range is about to be sent: the same answer. Not for one that has nothing left: dirty_drop() that.
- */
+/* An AGAIN range is about to be sent: the same answer. Not for one that has nothing left:
+ * dirty_drop() that. */
 bool dirty_send_again(struct dirty *d, struct dirty_range *range);
 
 /* A waiting range that may fly now, and does from here on; NULL: none. Ask after everything that ends a

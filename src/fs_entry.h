@@ -30,8 +30,8 @@ bool fs_copy_name(struct op *op, char copy[NFS3_NAME_MAX + 1], const char *name)
 /* Gives the op a reference that the caller has. */
 void fs_give(struct op *op, struct inode *inode);
 
-/* What came of attributes: tells the kernel when others have changed a file's contents. Returns 0 or -ESTALE.
- */
+/* What came of attributes: tells the kernel when others have changed a file's contents. Returns 0
+ * or -ESTALE. */
 int fs_verdict(struct inode *inode, int verdict);
 /* post_op_attr and wcc_data of the op's latest RPC. */
 int fs_take(struct op *op, struct inode *inode, const struct nfs3_post_attr *attr);

@@ -3,18 +3,18 @@
  * Operations that take a name away: REMOVE, RMDIR, RENAME.
  *
  * The kernel names a victim only by its name. While any file of the mount is open, the name is looked up
- *first, and a victim that is open here is renamed instead (silly.h). When no file is open that costs nothing.
+ * first, and a victim that is open here is renamed instead (silly.h). When no file is open that costs
+ * nothing.
  *
  * Normal operation:	REMOVE | RENAME
- * Files are open:	LOOKUP victim -> (it is open) [RENAME: LOOKUP source] -> RENAME victim to its silly
- *name
- *			-> the RENAME itself
+ * Files are open:	LOOKUP victim -> (it is open) [RENAME: LOOKUP source] -> RENAME victim to its
+ *			silly name -> the RENAME itself
  * Recovery: if that last RENAME fails, the victim gets its name back.
  *
  * ORDER: an OPEN that comes while a name is being removed. A removal first enters itself among those in
- *flight and then looks at what is open; an OPEN first counts its file as open and then looks at the removals
- *in flight (fs_open_settle()). So either the removal sees the open file, or the OPEN waits for the removal's
- *end before it asks the server for the file, which may be gone then.
+ * flight and then looks at what is open; an OPEN first counts its file as open and then looks at the removals
+ * in flight (fs_open_settle()). So either the removal sees the open file, or the OPEN waits for the removal's
+ * end before it asks the server for the file, which may be gone then.
  */
 #include "data.h"
 #include "fs.h"

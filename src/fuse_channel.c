@@ -205,8 +205,8 @@ static int read_one(struct lane *lane, char *area)
 	return 1;
 }
 
-/* The file system is no longer mounted: no request comes any more, on any lane. What is in progress goes on.
- */
+/* The file system is no longer mounted: no request comes any more, on any lane. What is in progress
+ * goes on. */
 static void unmounted(struct lane *lane)
 {
 	uint64_t one = 1;

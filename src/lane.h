@@ -34,8 +34,8 @@ struct lane_msg {
 	void (*fn)(struct lane_msg *msg);
 };
 
-/* From any thread: fn(msg) will be called once on that lane's thread, in the order of posting. Never fails.
- */
+/* From any thread: fn(msg) will be called once on that lane's thread, in the order of posting.
+ * Never fails. */
 void lane_post(struct lane *lane, struct lane_msg *msg, void (*fn)(struct lane_msg *msg));
 
 /* ---- timers ---- */

@@ -102,8 +102,8 @@ static int exchange(const struct rpctcp *to, const struct call *c, uint8_t *repl
 	return nfs3_reply_header(r);
 }
 
-/* ---- rpcbind: version 2 for IPv4; version 3 for IPv6, whose addresses end in ".high.low" of the port ----
- */
+/* ---- rpcbind: version 2 for IPv4; version 3 for IPv6, whose addresses end in ".high.low" of the
+ * port ---- */
 
 static int port_of_uaddr(const char *text, uint32_t len, uint16_t *port)
 {

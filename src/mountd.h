@@ -48,10 +48,12 @@ struct mountd_export {
 
 /*
  * Asks for the root of the export. 0 with *result filled; or -errno and err (MOUNTD_ERR_SIZE bytes) with one
- * line that says what, where, what to do: -ENXIO           unknown host -EAGAIN, -ECONNREFUSED, -ETIMEDOUT,
- * -EHOSTUNREACH, -ENETUNREACH   not reached: mountd_may_retry() -EPROTONOSUPPORT, -EBADMSG, -ECONNRESET what
- * answers there is no MOUNT version 3 -EACCES, -ENOENT, -ENOTDIR, -EPERM...                              the
- * server's refusal
+ * line that says what, where, what to do:
+ *	-ENXIO                                  unknown host
+ *	-EAGAIN, -ECONNREFUSED, -ETIMEDOUT,
+ *	-EHOSTUNREACH, -ENETUNREACH             not reached: mountd_may_retry()
+ *	-EPROTONOSUPPORT, -EBADMSG, -ECONNRESET what answers there is no MOUNT version 3
+ *	-EACCES, -ENOENT, -ENOTDIR, -EPERM...   the server's refusal
  */
 int mountd_mount(const struct mountd_args *args, struct mountd_export *result, char *err);
 

@@ -356,9 +356,11 @@ struct nfs3_commit_args {
 /*
  * Encodes a call into buf (4-byte aligned): RPC header with XID, program and procedure, AUTH_SYS credential
  * and AUTH_NONE verifier, then the arguments; `args` is the type that the table names. Returns the length in
- * bytes, or -EMSGSIZE      it does not fit into size_bytes; NFS3_CALL_MAX always does -EINVAL        a handle
- * length of 0 or over 64, an empty name, a type or count that the protocol does not have -ENAMETOOLONG  a
- * name over 255 bytes Nothing is ever written behind size_bytes.
+ * bytes, or
+ *	-EMSGSIZE      it does not fit into size_bytes; NFS3_CALL_MAX always does
+ *	-EINVAL        a handle length of 0 or over 64, an empty name, a type or count that the protocol lacks
+ *	-ENAMETOOLONG  a name over 255 bytes
+ * Nothing is ever written behind size_bytes.
  */
 int nfs3_encode(void *buf, size_t size_bytes, uint32_t xid, const struct cred *cred, enum nfs3_proc proc,
 		const void *args);
@@ -457,8 +459,8 @@ struct nfs3_fsstat_res {
 	uint32_t invarsec; /* seconds for which the server expects no change */
 };
 
-struct nfs3_fsinfo_res { /* sizes as the server said them: 0 and absurd values are possible, the caller clamps
-			  */
+/* Sizes as the server said them: 0 and absurd values are possible, the caller clamps. */
+struct nfs3_fsinfo_res {
 	uint32_t status;
 	struct nfs3_post_attr attr; /* in refusals too */
 	uint32_t rtmax, rtpref, rtmult;
@@ -488,9 +490,12 @@ struct nfs3_commit_res {
 
 /*
  * Reads the RPC reply header (RFC 5531 section 9) and leaves r at the result. The caller has matched the XID.
- * 0, or -EBADMSG          not an RPC reply, or cut short -EACCES           the server refuses our credential
- * (any auth_stat) -EPROTONOSUPPORT  it does not serve NFSv3, or not RPC version 2 -EOPNOTSUPP       it lacks
- * this procedure -EIO              it could not decode our call (GARBAGE_ARGS), or failed (SYSTEM_ERR)
+ * 0, or
+ *	-EBADMSG          not an RPC reply, or cut short
+ *	-EACCES           the server refuses our credential (any auth_stat)
+ *	-EPROTONOSUPPORT  it does not serve NFSv3, or not RPC version 2
+ *	-EOPNOTSUPP       it lacks this procedure
+ *	-EIO              it could not decode our call (GARBAGE_ARGS), or failed (SYSTEM_ERR)
  */
 int nfs3_reply_header(struct xdr_reader *r);
 

@@ -17,8 +17,8 @@ struct fuse_session;
 struct inode;
 struct notify;
 
-/* Starts the thread. begin, if not NULL, is called on it first (to give it a /dev/fuse descriptor). -errno.
- */
+/* Starts the thread. begin, if not NULL, is called on it first (to give it a /dev/fuse descriptor).
+ * -errno. */
 int notify_start(struct fuse_session *session, void (*begin)(void *ctx), void *ctx, struct notify **notify);
 /* Drops what is queued and ends the thread; before the session goes. NULL is fine. */
 void notify_stop(struct notify *notify);

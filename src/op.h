@@ -24,13 +24,13 @@
  *
  * What an op owns is listed in it and given back when it ends: held inodes, one run of the arena, its call.
  * A reply ends the op: it must not be touched afterwards. One RPC at a time; the next is started from the
- *callback of the one before, or from a resume function.
+ * callback of the one before, or from a resume function.
  *
  * A caller that is killed. On a hard mount, only a fatal signal ends a request early. The op's RPC is then
- **abandoned*: its request is answered with EINTR, its callbacks are never called, and what it owns is given
- *back when the memory is safe. An operation that must run to its end once started (because it changes state
- *of ours) sets op->run_to_end: then the request is answered at once, the steps go on, and op_reply_*() only
- *end the op; they return -ENOENT, as they do when the kernel no longer knows the request.
+ * *abandoned*: its request is answered with EINTR, its callbacks are never called, and what it owns is given
+ * back when the memory is safe. An operation that must run to its end once started (because it changes state
+ * of ours) sets op->run_to_end: then the request is answered at once, the steps go on, and op_reply_*() only
+ * end the op; they return -ENOENT, as they do when the kernel no longer knows the request.
  *
  * Errors: 0 or -errno everywhere; op_reply_err() takes that too.
  */

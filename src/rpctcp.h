@@ -22,10 +22,12 @@ struct rpctcp {
 
 /*
  * Sends a call and receives the reply into reply (at most max bytes; it may come in any number of fragments).
- * Returns its length in bytes, from the XID on, which is that of the call; or -ETIMEDOUT    not connected, or
- * no whole answer, in time -ECONNRESET   the peer ended the connection without an answer -EBADMSG      what
- * came is no record with our XID, or longer than max or the error of socket() or connect(): -ECONNREFUSED,
- * -EHOSTUNREACH, -ENETUNREACH... *reserved (if not NULL): whether it left from a port below 1024.
+ * Returns its length in bytes, from the XID on, which is that of the call; or
+ *	-ETIMEDOUT    not connected, or no whole answer, in time
+ *	-ECONNRESET   the peer ended the connection without an answer
+ *	-EBADMSG      what came is no record with our XID, or longer than max
+ * or the error of socket() or connect(): -ECONNREFUSED, -EHOSTUNREACH, -ENETUNREACH... *reserved (if not
+ * NULL): whether it left from a port below 1024.
  */
 int rpctcp_call(const struct rpctcp *to, const void *call, size_t len_bytes, void *reply, size_t max_bytes,
 		bool *reserved);

@@ -18,12 +18,10 @@
 #include <unistd.h>
 
 #define SECOND_NS 1000000000ull
-#define ANSWER_NS                                                                                            \
-	(20 * SECOND_NS) /* a server that has accepted the connection and says nothing for so long is none   \
-			  */
-#define MIN_IO_BYTES                                                                                         \
-	8192u /* a listing or a link's text needs this much, however small rsize and wsize are               \
-	       */
+/* A server that has accepted the connection and says nothing for so long is none. */
+#define ANSWER_NS (20 * SECOND_NS)
+/* A listing or a link's text needs this much, however small rsize and wsize are. */
+#define MIN_IO_BYTES 8192u
 
 /* ---- what is available ---- */
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * How the process starts: fork first, because registered memory and threads do not survive a fork. The child
- *does everything (connects, registers, mounts) and says through a pipe how it went; the parent stays in front
- *until then, prints the line and exits with the status, so that mount(8), systemd and a person at a terminal
- *learn the truth.
+ * does everything (connects, registers, mounts) and says through a pipe how it went; the parent stays in
+ * front until then, prints the line and exits with the status, so that mount(8), systemd and a person at a
+ * terminal learn the truth.
  *
- *	start_begin(foreground);                 the parent does not return from here
+ *	start_begin(foreground);             the parent does not return from here
  *	... connect, mount ...
- *	start_verdict(1, "server x: ...");       failed: the caller then cleans up and exits with the same
- *status start_verdict(0, NULL);                  mounted: from here on the process is a daemon
+ *	start_verdict(1, "server x: ...");   failed: the caller cleans up and exits with the same status
+ *	start_verdict(0, NULL);              mounted: from here on the process is a daemon
  *
  * One process, one start; main thread only.
  */

@@ -20,8 +20,7 @@
 struct cred {
 	uint32_t uid, gid;
 	uint32_t groups_len;
-	uint32_t groups[AUTH_SYS_GROUPS_MAX]; /* the rest is 0: two credentials are equal when their bytes are
-					       */
+	uint32_t groups[AUTH_SYS_GROUPS_MAX]; /* the rest is 0: equal credentials have equal bytes */
 };
 
 /* Once, before any thread: what this process may be. */

@@ -75,8 +75,8 @@ void node_files_close(struct node *node);
 int node_init(void);
 /* Another descriptor of fd's object, O_PATH. */
 int node_path_of(int fd);
-/* "/proc/self/fd/N" as a path of the object itself, for the calls that have no form for O_PATH descriptors.
- */
+/* "/proc/self/fd/N" as a path of the object itself, for the calls that have no form for O_PATH
+ * descriptors. */
 #define NODE_PATH_BYTES 32
 const char *node_path(const struct node *node, char path[NODE_PATH_BYTES]);
 

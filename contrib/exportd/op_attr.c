@@ -46,8 +46,8 @@ static int set_owner(struct node *node, const struct nfs3_sattr *a)
 		return 0;
 	uid_t uid = a->set_uid ? a->uid : (uid_t)-1;
 	gid_t gid = a->set_gid ? a->gid : (gid_t)-1;
-	/* Without rights an ordinary user's server, and a squashed root, may still set what is set already.
-	 */
+	/* Without rights an ordinary user's server, and a squashed root, may still set what is set
+	 * already. */
 	if (fchownat(node->fd, "", uid, gid, AT_EMPTY_PATH) < 0)
 		return -errno;
 	return 0;

@@ -62,8 +62,8 @@ struct call {
 /* False: no reply can be given. */
 bool serve_call(struct call *call);
 
-/* Whether a transport had better not let other calls wait for this one. Looks at the message's header only.
- */
+/* Whether a transport had better not let other calls wait for this one. Looks at the message's
+ * header only. */
 bool call_waits_for_disk(const uint8_t *msg, uint32_t msg_len_bytes);
 
 /* Called by serve_call(). The reply's RPC header is written; args is at the arguments. */

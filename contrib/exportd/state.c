@@ -65,8 +65,8 @@ static int key_read(int dir, uint8_t key[SIPHASH_KEY_BYTES])
 	return err;
 }
 
-/* Whole or not at all: written aside, then linked. Another server may have been faster: then its key counts.
- */
+/* Whole or not at all: written aside, then linked. Another server may have been faster: then its
+ * key counts. */
 static int key_make(int dir)
 {
 	uint8_t key[SIPHASH_KEY_BYTES];

@@ -3,17 +3,17 @@
  * Connecting, and losing a connection.
  *
  * Normal operation. A connection starts with one credit, the smaller of both ends' inline thresholds, a
- *window for every fmr and a receive for every credit.
+ * window for every fmr and a receive for every credit.
  *
  * Recovery, in this order, because each step is what makes the next one safe:
- *	1. the endpoint is disconnected and drained: the server can reach nothing, nothing of ours is at the
- *device;
+ *	1. the endpoint is disconnected and drained: the server can reach nothing, and nothing of ours is at
+ *	   the device;
  *	2. the windows are freed, so every fmr is unmapped (RFC 8166 §4.4.1 by way of the connection's end);
  *	3. calls without a reply give their fmrs back and wait again, in their old order, before all others;
- *calls whose reply had come are finished: their memory can no longer change;
+ *	   calls whose reply had come are finished: their memory can no longer change;
  *	4. the next attempt is scheduled: at once if this connection ever worked.
- * It happens in one place only, between two turns of rpcrdma_progress(); whoever finds a reason notes it by
- *connection_lost().
+ * It happens in one place only, end_connection(), which rpcrdma_progress() calls; whoever finds a reason
+ * notes it by connection_lost().
  */
 #include "xprt.h"
 

@@ -19,8 +19,8 @@ static uint64_t padded(uint64_t len_bytes)
 	return (len_bytes + 3) & ~UINT64_C(3);
 }
 
-/* Gather entries of a Send whose payload is inline: header, message, payload, padding, rest of the message.
- */
+/* Gather entries of a Send whose payload is inline: header, message, payload, padding, rest of the
+ * message. */
 static uint32_t gathered(const struct rpcrdma_call *call, uint32_t out_bytes)
 {
 	return 2 + call->nout + (out_bytes % 4 != 0) + (call->out_pos < call->msg_len);

@@ -46,8 +46,8 @@ static struct call *match(struct rpcrdma_xprt *x, uint32_t xid)
 	return NULL;
 }
 
-/* A chunk that the server returns: absent, or one segment of at most what we offered. *used gets its bytes.
- */
+/* A chunk that the server returns: absent, or one segment of at most what we offered. *used gets
+ * its bytes. */
 static int check_returned(bool offered, size_t offered_bytes, const struct rpcrdma_chunk *chunk,
 			  uint32_t *used)
 {

@@ -33,8 +33,8 @@ static int map_segment(struct call *c, unsigned int *n, struct iovec seg, enum f
 	return 0;
 }
 
-/* Maps every segment of the plan with the least access and notes it in the header. *n counts what was mapped.
- */
+/* Maps every segment of the plan with the least access and notes it in the header. *n counts what
+ * was mapped. */
 static int map_segments(struct call *c, struct rpcrdma_header *h, unsigned int *n)
 {
 	const struct plan *plan = &c->plan;
@@ -60,8 +60,8 @@ static void add_sge(struct rdma_sge *sge, unsigned int *n, void *addr, uint32_t 
 		sge[(*n)++] = (struct rdma_sge){addr, len_bytes, lkey};
 }
 
-/* What the Send gathers: the header, and whatever of the message is inline, payload in its place and padded.
- */
+/* What the Send gathers: the header, and whatever of the message is inline, payload in its place
+ * and padded. */
 static unsigned int gather(struct call *c, uint32_t header_len, struct rdma_sge *sge)
 {
 	struct rpcrdma_call *pub = &c->pub;

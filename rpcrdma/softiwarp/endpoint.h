@@ -30,9 +30,8 @@ _Static_assert(TX_SEGMENT_BYTES + DDP_HEADER_MAX <= MPA_ULPDU_MAX, "an FPDU's le
 #define TX_FRAMES 64u			    /* FPDUs framed and not yet sent */
 #define TX_IOVECS 512u			    /* per sendmsg; below IOV_MAX (1024) */
 #define TX_FRAME_IOVECS (2u + RDMA_SGE_MAX) /* header, payload, trailer */
-#define TX_BATCH_BYTES                                                                                       \
-	(256u * 1024u) /* payload framed before it is handed to the kernel: the CRC pass leaves it in cache  \
-			*/
+/* Payload framed before it is handed to the kernel: the CRC pass leaves it in the cache. */
+#define TX_BATCH_BYTES (256u * 1024u)
 
 /* Small messages are read many at once and copied out of here; what is read ahead of a large one is only its
  * trailer and the header that follows. */

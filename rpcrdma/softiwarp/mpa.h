@@ -54,8 +54,8 @@ struct mpa_frame {
 
 /* Do the first len bytes look like a Request (or Reply)? False as soon as one byte is wrong. */
 bool mpa_key_matches(const uint8_t *bytes, uint32_t len, bool reply);
-/* How long the whole frame is, from its first MPA_HEADER_BYTES. -EPROTO: more private data than is allowed.
- */
+/* How long the whole frame is, from its first MPA_HEADER_BYTES. -EPROTO: more private data than is
+ * allowed. */
 int mpa_frame_len(const uint8_t *header, uint32_t *len_bytes);
 /* A whole frame, key included. -EPROTO when it is malformed. What we make of its values is the caller's
  * business. */

@@ -285,8 +285,8 @@ static uint32_t check_segment(struct endpoint *ep)
 	return kinds[h->opcode].check(ep);
 }
 
-/* ---- the steps: true when they moved on, false when they need more input (or the connection is over) ----
- */
+/* ---- the steps: true when they moved on, false when they need more input (or the connection is
+ * over) ---- */
 
 static bool step_header(struct endpoint *ep)
 {

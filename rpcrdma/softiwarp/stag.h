@@ -75,8 +75,8 @@ int stag_bind(struct stag_table *table, struct stag_entry *entry, char *addr, si
 	      unsigned int access);
 void stag_unbind(struct stag_entry *entry);
 
-/* A random word that is not 0: the STag of a Read's sink, which is matched with the Read and never looked up.
- */
+/* A random word that is not 0: the STag of a Read's sink, which is matched with the Read and never
+ * looked up. */
 int stag_random(struct stag_table *table, uint32_t *value);
 
 /* The entry that has this STag now, or NULL. */

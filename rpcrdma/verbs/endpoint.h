@@ -4,18 +4,20 @@
  *
  *	verbs.c      operations of the device interface, requests, completions
  *	cm.c         connection set-up and end: rdma_cm and its events
- *	adapter.c    the adapter that a connection goes through: protection domain, completion queue,
- *registrations, windows listener.c   the passive side's source of endpoints probe.c      which adapter it
- *would be quirks.c     what adapters do differently
+ *	adapter.c    the adapter that a connection goes through: its protection domain and completion
+ *	             queue, registrations, windows
+ *	listener.c   the passive side's source of endpoints
+ *	probe.c      which adapter it would be
+ *	quirks.c     what adapters do differently
  *
  * Which adapter an endpoint uses is known only when rdma_cm has resolved the peer's address. So regions that
- *are registered before are remembered, and registered then; when a later connection goes through another
- *adapter (or the old one has gone), all are registered anew, and their keys change. Protection domain,
- *completion queue and registrations live on across connections through the same adapter.
+ * are registered before are remembered, and registered then; when a later connection goes through another
+ * adapter (or the old one has gone), all are registered anew, and their keys change. Protection domain,
+ * completion queue and registrations live on across connections through the same adapter.
  *
  * ORDER at the end of a connection: queue pair to ERROR, what was flushed is collected (nothing of the peer's
- *is placed any more), windows are freed, then the queue pair is destroyed: a bound window holds on to its
- *queue pair.
+ * is placed any more), windows are freed, then the queue pair is destroyed: a bound window holds on to its
+ * queue pair.
  */
 #ifndef VERBS_ENDPOINT_H
 #define VERBS_ENDPOINT_H

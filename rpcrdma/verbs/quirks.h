@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
  * What adapters do differently from what they should, in one place: each with the version that it was seen
- *on. Nothing else in rpcrdma/verbs knows an adapter by name.
+ * on. Nothing else in rpcrdma/verbs knows an adapter by name.
  *
  * Two peculiarities have no entry because one rule serves all adapters:
  *
- *	Invalidating a window twice, once by the peer's Send with Invalidate and once by us, is a NULL
- *dereference in rxe: the machine panics (Linux 6.1.192 and 6.12.117). So no window is ever invalidated that
- *is not known to be bound, see struct window. A peer that invalidates what it was not told to can still do it
- *to a client on rxe.
- *
- *	libibverbs does not update ibv_mw.rkey after a type-2 bind (rdma-core 44), and rxe's provider looks up
- *the window by the old value while the bind is posted. So the key is kept beside it and stored after posting.
+ * - Invalidating a window twice, once by the peer's Send with Invalidate and once by us, is a NULL
+ *   dereference in rxe: the machine panics (Linux 6.1.192 and 6.12.117). So no window is ever invalidated
+ *   that is not known to be bound, see struct window. A peer that invalidates what it was not told to can
+ *   still do it to a client on rxe.
+ * - libibverbs does not update ibv_mw.rkey after a type-2 bind (rdma-core 44), and rxe's provider looks up
+ *   the window by the old value while the bind is posted. So the key is kept beside it and stored after
+ *   posting.
  *
  * And one that we cannot help: rdma_connect() over siw waits for the TCP connection (Linux 6.1.192), so a
- *lane stands still while a server that it reaches over siw does not answer.
+ * lane stands still while a server that it reaches over siw does not answer.
  */
 #ifndef VERBS_QUIRKS_H
 #define VERBS_QUIRKS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * softiwarp by itself, over the loopback interface, one thread a side: RDMA Write and Read throughput, round
- *trips of small Sends. Not a test: it prints what it measured.
+ * trips of small Sends. Not a test: it prints what it measured.
  *
  *	softiwarp_bench [SECONDS [BYTES]]
  */

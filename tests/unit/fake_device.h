@@ -70,13 +70,13 @@ void fake_drop(struct rdma_ep *ep, int error, const char *why);
 
 /* The peer endpoint of the connection, or NULL. */
 struct rdma_ep *fake_peer(const struct rdma_ep *ep);
-/* What the connected peer of `ep` would get when it read or wrote ep's memory: 0, or -EACCES. Nothing ends.
- */
+/* What the connected peer of `ep` would get when it read or wrote ep's memory: 0, or -EACCES.
+ * Nothing ends. */
 int fake_touch(struct rdma_ep *ep, enum fmr_access access, uint32_t rkey, uint64_t offset, void *buf,
 	       uint32_t len);
 
-/* For tests that play one side by hand: an endpoint that sends raw bytes. Registers nothing, needs no memory.
- */
+/* For tests that play one side by hand: an endpoint that sends raw bytes. Registers nothing, needs
+ * no memory. */
 int fake_send_raw(struct rdma_ep *ep, const void *bytes, uint32_t len_bytes, uint32_t invalidate_rkey);
 /* Takes the oldest message received by ep into buf; its length, or -EAGAIN when there is none; *invalidated
  * is the key that came with it, or 0. For endpoints whose receives were posted by fake_post_raw(). */

@@ -503,8 +503,8 @@ static void padding_in_a_segment_of_its_own(void **state)
 	check_alive();
 }
 
-/* A length word that does not go with the chunk is for the upper layer to refuse: it gets all of the bytes.
- */
+/* A length word that does not go with the chunk is for the upper layer to refuse: it gets all of
+ * the bytes. */
 static void length_word_that_disagrees_is_left_to_the_caller(void **state)
 {
 	static const uint32_t words[] = {0, 1, 4091, 4097, 5000, UINT32_MAX, UINT32_MAX - 2};

@@ -108,8 +108,8 @@ static uint32_t receive_call(struct bridge *b)
 	return len;
 }
 
-/* Where the last opaque of WRITE's or SYMLINK's arguments begins, or NULL: what cannot be read goes as it is.
- */
+/* Where the last opaque of WRITE's or SYMLINK's arguments begins, or NULL: what cannot be read goes
+ * as it is. */
 static const uint8_t *find_payload(struct xdr_reader *r, uint32_t proc, uint32_t *len)
 {
 	struct nfs3_ddp none = {0};
