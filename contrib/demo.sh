@@ -140,6 +140,22 @@ timed()
 	printf -v "$name" '%d' $(((${EPOCHREALTIME/./} - start) / 1000 + 1))
 }
 
+# A counter of the mount; the sum over its lanes.
+of()
+{
+	awk -v name="$1" '$1 == name { print $2; exit }' "$dir/counters"
+}
+
+unmapped()
+{
+	echo $(($(of unmapped_local) + $(of unmapped_remote) + $(of unmapped_lost)))
+}
+
+row()
+{
+	printf '  %-42s %s\n' "$1" "$2"
+}
+
 main()
 {
 	[ "$(id -u)" = 0 ] || die "run it as root: sudo contrib/demo.sh"
@@ -159,11 +175,12 @@ main()
 	mkdir "$dir/export" "$dir/mnt" "$dir/out"
 	mount_point=$dir/mnt
 
-	build/contrib/exportd/nfsrdma-exportd "$dir/export" --rdma-port "$port" --tcp-port 0 --no-root-squash -f >"$dir/exportd.log" 2>&1 &
+	build/contrib/exportd/nfsrdma-exportd "$dir/export" --rdma-port "$port" --tcp-port 0 --no-root-squash \
+		--state "$dir/state" -f >"$dir/exportd.log" 2>&1 &
 	exportd_pid=$!
 	server_is_ready()
 	{
-		grep -q '^ready ' "$dir/exportd.log" || is_over "$exportd_pid"
+		grep -qs '^ready ' "$dir/exportd.log" || is_over "$exportd_pid"
 	}
 	wait_for 20 server_is_ready || die "the server is not ready after 20 s"
 	local rdma tcp
@@ -177,7 +194,9 @@ main()
 	say "mounted  $mount_point"
 	say
 
-	say "a tree:  $tree, $(find "$tree" -type f | wc -l) files, $(du -s --apparent-size -BM "$tree" | cut -f1) in all"
+	# On a machine with much installed that would be minutes.
+	[ "$(find "$tree" -type f | wc -l)" -le 3000 ] || tree=/usr/include/linux
+	say "a tree:  $tree, $(find "$tree" -type f | wc -l) files, $(du -s --apparent-size -BM "$tree" | cut -f1)"
 	local ms_in ms_out ms_write ms_read
 	timed ms_in cp -a "$tree" "$mount_point/tree"
 	check "copied in: the server's directory holds the same bytes" diff -r --no-dereference "$tree" "$dir/export/tree"
@@ -208,10 +227,16 @@ main()
 	check "read: same checksum" test "$(sha256sum <"$dir/out/big")" = "$sum"
 	say
 
+	build/src/nfsrdma-stat "$mount_point" >"$dir/counters"
 	say "What the transport did:"
-	build/src/nfsrdma-stat --summary "$mount_point"
-	printf '  %-42s %s\n' "tree in / out" "$((ms_in)) ms / $((ms_out)) ms"
-	printf '  %-42s %s\n' "file written / read" "$((file_mib * 1000 / ms_write)) MiB/s / $((file_mib * 1000 / ms_read)) MiB/s"
+	row "RPCs sent, answered" "$(of calls), $(of replies)"
+	row "bytes fetched by the server's RDMA Reads" "$(of out_rdma_bytes)"
+	row "bytes placed by the server's RDMA Writes" "$(of in_rdma_bytes)"
+	row "windows borrowed, mapped, unmapped" "$(of borrowed), $(of mapped), $(unmapped)"
+	row "the most RPCs outstanding at once" "$(of outstanding_peak)"
+	row "the tree, in and out" "$ms_in ms, $ms_out ms"
+	row "the file, written and read" "$((file_mib * 1000 / ms_write)) MiB/s, $((file_mib * 1000 / ms_read)) MiB/s"
+	check "every window that was mapped is unmapped" test "$(of mapped)" = "$(unmapped)"
 	say
 
 	if [ -z "$once" ]; then
@@ -228,7 +253,7 @@ main()
 	counters=$(awk -v dir="$mount_point" '$5 == dir { print "/run/nfsrdma/" $3 }' /proc/self/mountinfo)
 	exec 9<"$counters"
 	check "unmounted, and the daemon has ended by itself" unmount
-	[ -z "$statistics" ] || cat <&9 >"$statistics"
+	[ -z "$statistics" ] || build/src/nfsrdma-stat --file /proc/self/fd/9 >"$statistics"
 	exec 9<&-
 	kill -TERM "$exportd_pid"
 	check "the server has ended when told to" wait "$exportd_pid"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * nfsrdma-stat MOUNTPOINT [--json]: what a mount has done, from its file of counters (stats.h). It never
- * touches the mount, so it also answers for one that hangs.
+ * nfsrdma-stat MOUNTPOINT|--file FILE [--json]: what a mount has done, from its file of counters (stats.h).
+ * It never touches the mount, so it also answers for one that hangs.
  */
 #include "mountinfo.h"
 #include "stats.h"
@@ -223,35 +223,51 @@ static const char *mount_path(const char *given, char *path)
 	return path;
 }
 
+/* Finds the counters of what is mounted at mountpoint. NULL, or what is wrong. */
+static const char *open_mount(const char *mountpoint, struct view *v)
+{
+	static char path[PATH_MAX];
+	struct mountinfo info;
+	if (!mount_path(mountpoint, path) || !mountinfo_find(path, &info))
+		return "nothing is mounted there";
+	int err = find(&info, v);
+	return err ? strerror(-err) : check(v);
+}
+
+static const char *open_file(const char *path, struct view *v)
+{
+	int err = map_file(path, v);
+	return err ? strerror(-err) : check(v);
+}
+
+static int usage(FILE *out)
+{
+	fprintf(out, "usage: nfsrdma-stat MOUNTPOINT|--file FILE [--json]\n");
+	return out == stdout ? 0 : 2;
+}
+
 int main(int argc, char *argv[])
 {
-	const char *mountpoint = NULL;
-	bool json = false, help = false;
+	const char *mountpoint = NULL, *file = NULL;
+	bool json = false;
 	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--help") == 0)
+			return usage(stdout);
 		if (strcmp(argv[i], "--json") == 0)
 			json = true;
+		else if (strcmp(argv[i], "--file") == 0 && i + 1 < argc)
+			file = argv[++i];
 		else if (argv[i][0] == '-' || mountpoint)
-			help = true;
+			return usage(stderr);
 		else
 			mountpoint = argv[i];
 	}
-	if (!mountpoint || help) {
-		fprintf(help && argc == 2 && strcmp(argv[1], "--help") == 0 ? stdout : stderr,
-			"usage: nfsrdma-stat MOUNTPOINT [--json]\n");
-		return help && argc == 2 && strcmp(argv[1], "--help") == 0 ? 0 : 2;
-	}
-	char path[PATH_MAX];
-	struct mountinfo info;
+	if (!mountpoint == !file)
+		return usage(stderr);
 	struct view v;
-	if (!mount_path(mountpoint, path) || !mountinfo_find(path, &info)) {
-		fprintf(stderr, "nfsrdma-stat: %s: nothing is mounted there\n", mountpoint);
-		return 1;
-	}
-	int err = find(&info, &v);
-	const char *bad = err ? strerror(-err) : check(&v);
+	const char *bad = file ? open_file(file, &v) : open_mount(mountpoint, &v);
 	if (bad) {
-		fprintf(stderr, "nfsrdma-stat: %s: the counters of %u:%u: %s\n", path, info.major, info.minor,
-			bad);
+		fprintf(stderr, "nfsrdma-stat: %s: %s\n", file ? file : mountpoint, bad);
 		return 1;
 	}
 	(json ? print_json : print_table)(&v);

@@ -30,11 +30,10 @@ stop_capture()
 	grep -qE '/ 0 \(|dropped.*: [0-9]+/0\b' "$T/dumpcap.log" || fail "dumpcap dropped packets, so that nothing can be said"
 }
 
-# Prints the sum over the lanes of a counter that the client has kept.
+# A counter that the client has kept.
 ours()
 {
-	awk -v name="$1" '$1 == name { sum += $2; seen = 1 } END { if (!seen) exit 1; print sum }' "$T/statistics" ||
-		fail "the client counts no $1"
+	awk -v name="$1" '$1 == name && !seen { print $2; seen = 1 } END { exit !seen }' "$T/statistics" || fail "the client counts no $1"
 }
 
 limits[demo_decodes_and_counts_agree]=300
@@ -46,18 +45,17 @@ test_demo_decodes_and_counts_agree()
 	"$source_dir/contrib/demo.sh" --once --port "$port" --statistics "$T/statistics" || fail "the demo failed"
 	stop_capture
 
-	# As captured: nothing missing, nothing sent twice.
-	tshark -n -r "$T/capture.pcap" -q -z io,stat,0,'COUNT(tcp.analysis.lost_segment)tcp.analysis.lost_segment' >/dev/null 2>&1 || true
-	local gaps
-	gaps=$(tshark -n -r "$T/capture.pcap" -Y 'tcp.analysis.lost_segment || tcp.analysis.ack_lost_segment || tcp.analysis.out_of_order || tcp.analysis.retransmission' 2>/dev/null | wc -l)
-	assert_eq "$gaps" 0 "gaps and repetitions in the TCP streams"
-
-	# Cut at the borders of the MPA frames, and read in two passes, as the dissectors need it.
-	local frames_out frames_in
-	read -r _ frames_out _ frames_in < <(python3 "$lib_dir/integration/fpdu_split.py" "$port" "$T/capture.pcap" "$T/cut.pcap") ||
-		fail "the capture cannot be cut into MPA frames"
+	# The streams put in order and cut at the borders of the MPA frames, and read in two passes, as the dissectors need it.
+	# A byte that was not captured is an error there already.
+	local frames_out frames_in repeated
+	python3 "$lib_dir/integration/fpdu_split.py" "$port" "$T/capture.pcap" "$T/cut.pcap" >"$T/cut" || fail "the capture has a gap"
+	read -r _ frames_out _ frames_in _ repeated <"$T/cut"
+	echo "bytes that TCP sent again: $repeated"
 	tshark -n -2 -r "$T/cut.pcap" -T fields -E occurrence=a -E aggregator=, -e frame.number -e tcp.dstport -e iwarp_mpa.ulpdulength \
-		-e iwarp_rdma.opcode -e rpcordma.xid -e rpc.msgtyp -e _ws.malformed >"$T/fields" 2>"$T/tshark.log" || fail "tshark: $(tail -3 "$T/tshark.log")"
+		-e iwarp_rdma.opcode -e rpcordma.xid -e rpc.msgtyp -e _ws.malformed -e tcp.analysis.lost_segment -e nfs.procedure_v3 -e nfs.count3 \
+		>"$T/fields" 2>"$T/tshark.log" || fail "tshark: $(tail -3 "$T/tshark.log")"
+	# The data of a READ is placed without the padding that XDR has for it (RFC 8166 section 3.4.6.2); tshark 4.0 looks for
+	# it all the same, and calls just those NFS replies malformed whose data need some.
 	awk -F '\t' -v port="$port" '
 		function many(s) { return s == "" ? 0 : split(s, parts, ",") }
 		{
@@ -67,20 +65,31 @@ test_demo_decodes_and_counts_agree()
 			n = split($6, types, ",")
 			for (i = 1; i <= n; i++)
 				rpc[types[i]]++
-			malformed += ($7 != "")
-			if (many($3) != many($4))
-				undecoded++
+			unpadded = ($6 == 1 && $9 == 6 && $10 % 4)
+			odd += unpadded
+			malformed += ($7 != "" && !unpadded)
+			lost += ($8 != "")
+			undecoded += (many($3) != many($4))
 		}
 		END {
-			printf "frames_out %d\nframes_in %d\nmessages_out %d\nmessages_in %d\ncalls %d\nreplies %d\nmalformed %d\nundecoded %d\n",
-				frames[1], frames[0], messages[1], messages[0], rpc[0], rpc[1], malformed, undecoded
+			print "frames_out", frames[1]
+			print "frames_in", frames[0]
+			print "messages_out", messages[1]
+			print "messages_in", messages[0]
+			print "calls", rpc[0]
+			print "replies", rpc[1]
+			print "malformed", malformed + 0
+			print "unpadded", odd + 0
+			print "lost", lost + 0
+			print "undecoded", undecoded + 0
 		}' "$T/fields" >"$T/theirs"
-	paste <(cat "$T/theirs")
+	cat "$T/theirs"
 	theirs()
 	{
 		awk -v name="$1" '$1 == name { print $2 }' "$T/theirs"
 	}
 	assert_eq "$(theirs malformed)" 0 "malformed messages"
+	assert_eq "$(theirs lost)" 0 "gaps in the TCP streams"
 	assert_eq "$(theirs undecoded)" 0 "MPA frames that are no DDP/RDMAP"
 	assert_eq "$(theirs frames_out)" "$frames_out" "MPA frames to the server that tshark decodes"
 	assert_eq "$(theirs frames_in)" "$frames_in" "MPA frames from the server that tshark decodes"
