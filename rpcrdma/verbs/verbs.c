@@ -349,8 +349,9 @@ static int verbs_doorbell(struct rdma_ep *base)
 	s->posted = s->tail;
 	int err = ibv_post_send(ep->id->qp, &s->wr[from & s->mask], &bad);
 	if (err) {
-		verbs_ep_end(ep, -err, "the adapter refused a request: %s", strerror(err));
-		return -err;
+		err = err < 0 ? err : -err; /* providers differ in the sign */
+		verbs_ep_end(ep, err, "the adapter refused a request: %s", strerror(-err));
+		return err;
 	}
 	store_keys(ep, from);
 	return 0;
@@ -380,7 +381,7 @@ int verbs_ep_post_recvs(struct endpoint *ep)
 			req->sge.lkey = key_of(ep, &req->sge);
 		int err = ibv_post_recv(ep->id->qp, &wr, &bad);
 		if (err)
-			return -err;
+			return err < 0 ? err : -err;
 	}
 	return 0;
 }

@@ -489,6 +489,9 @@ static void sends_of_all_sizes_arrive(void **state)
 {
 	struct pair *p = *state;
 	for (unsigned int i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		if (!sizes[i] && !p->subject->exact)
+			continue; /* siw's provider refuses an empty Send (rdma-core 44); nothing here sends
+				     one */
 		fill(p->client.memory, sizes[i], i);
 		memset(p->server.memory, 0, sizes[i] + 1);
 		post_recv(&p->server, 0, sizes[i] + (i & 1), &tag[1]);
@@ -609,7 +612,12 @@ static void message_longer_than_its_receive_ends_the_connection(void **state)
 	post_send(&p->client, 0, 65, NULL);
 	ring(&p->client);
 	expect_both_end(p, &p->server, &p->client);
-	expect_wc(p, &p->server, RDMA_WC_RECV, -ECANCELED, &tag[0]);
+	struct rdma_wc wc = next_wc(p, &p->server);
+	assert_int_equal(wc.kind, RDMA_WC_RECV);
+	assert_ptr_equal(wc.ctx, &tag[0]);
+	assert_int_not_equal(wc.status, 0);
+	if (p->subject->exact)
+		assert_int_equal(wc.status, -ECANCELED);
 	assert_int_equal(p->server.memory[64], 0x55);
 }
 
@@ -1008,8 +1016,10 @@ static void disconnect_flushes_everything(void **state)
 	assert_int_equal(ep->ops->poll(ep, p->server.wc, WC_MAX), 4);
 	int seen[4] = {0};
 	for (int i = 0; i < 4; i++) {
-		assert_int_equal(p->server.wc[i].status, -ECANCELED);
-		seen[(char *)p->server.wc[i].ctx - tag]++;
+		long which = (char *)p->server.wc[i].ctx - tag;
+		if (which != 2 || p->subject->exact) /* an adapter's Send may have left */
+			assert_int_equal(p->server.wc[i].status, -ECANCELED);
+		seen[which]++;
 	}
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(seen[i], 1);
