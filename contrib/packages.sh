@@ -8,7 +8,7 @@
 packages_build=(gcc libc6-dev meson ninja-build pkgconf libfuse3-dev libnfs-dev libibverbs-dev librdmacm-dev libcmocka-dev)
 # To mount: fusermount3, mount.fuse3, and umount.
 # shellcheck disable=SC2034
-packages_run=(fuse3 ibverbs-providers mount python3)
+packages_run=(fuse3 mount python3)
 # shellcheck disable=SC2034
 packages_test=(git rsync tshark util-linux)
 
