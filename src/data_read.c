@@ -11,6 +11,7 @@
 #include "xdr.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 struct read_state {
@@ -104,6 +105,7 @@ void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	op->lane->stats->fuse.reads++;
 	s->file = open_file_of(fi);
 	op_hold(op, s->file->inode);
+	op->outlives = fi->flags & O_DIRECT;
 	s->offset = (uint64_t)off;
 	s->want = size < op->lane->mount->rsize ? (uint32_t)size : op->lane->mount->rsize;
 	if (s->want == 0) {

@@ -359,6 +359,7 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	wb->sync = ((file->flags | fi->flags) & (O_DSYNC | O_SYNC | O_DIRECT)) || lane->mount->opts->sync;
 	wb->op = op;
 	op->run_to_end = true;
+	op->outlives = fi->flags & O_DIRECT;
 
 	struct file_data *fd = &file->inode->data;
 	pthread_mutex_lock(&fd->lock);

@@ -394,18 +394,19 @@ void ops_serve_waiters(struct lane *lane)
 
 /* ---- callers that are killed ---- */
 
-/* Has the thread a SIGKILL pending? A fatal signal of any kind ends as one in the kernel. */
-static bool is_killed(struct nfs_mount *mount, pid_t tid)
+/* Has the caller a SIGKILL pending? A fatal signal of any kind ends as one in the kernel. If the thread is
+ * gone nobody waits, or other threads of its process do. */
+static bool is_killed(struct nfs_mount *mount, const struct op *op)
 {
 	char path[32], text[4096];
-	snprintf(path, sizeof path, "%d/status", (int)tid);
+	snprintf(path, sizeof path, "%d/status", (int)op->tid);
 	int fd = openat(mount->proc_fd, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return errno == ENOENT; /* gone: nobody waits */
+		return errno == ENOENT && !op->outlives;
 	ssize_t n = read(fd, text, sizeof text - 1);
 	close(fd);
 	if (n <= 0)
-		return n == 0 || errno == ESRCH;
+		return (n == 0 || errno == ESRCH) && !op->outlives;
 	text[n] = '\0';
 	uint64_t pending = 0;
 	const char *names[] = {"\nSigPnd:", "\nShdPnd:"};
@@ -450,7 +451,7 @@ void ops_interrupt(struct lane *lane, uint64_t unique)
 		struct op *op = &lane->ops[i];
 		if (op->unique != unique || !op->req)
 			continue;
-		if (op->tid && is_killed(lane->mount, op->tid))
+		if (op->tid && is_killed(lane->mount, op))
 			end_early(op);
 		return;
 	}
@@ -464,7 +465,7 @@ static void look_for_killed(struct lane_timer *timer)
 	for (unsigned int i = 0; i < lane->nops; i++) {
 		struct op *op = &lane->ops[i];
 		if (op->phase != OP_FREE && op->req && op->tid && lane->now_ns - op->begun_ns >= SECOND_NS &&
-		    is_killed(lane->mount, op->tid))
+		    is_killed(lane->mount, op))
 			end_early(op);
 	}
 	if (lane->ops_busy)

@@ -73,6 +73,7 @@ struct op {
 	uid_t uid;
 	gid_t gid;
 	bool run_to_end; /* see above; set before the first RPC */
+	bool outlives;	 /* others may wait for it when its thread is gone: asynchronous I/O */
 
 	/* Owned, given back by the end of the op. */
 	struct inode *inodes[OP_INODES_MAX];

@@ -229,6 +229,16 @@ test_two_slot_arena_nconnect()
 	two_slots ,nconnect=3
 }
 
+# waits_in_fuse PID: inside the kernel, in a request to FUSE.
+waits_in_fuse()
+{
+	local stack
+	[ "$(awk '/^State:/ {print $2}' "/proc/$1/status")" != R ] || return 1
+	# Where the kernel does not show its stacks, being asleep must do.
+	stack=$(cat "/proc/$1/stack" 2>/dev/null) || return 0
+	[ -z "$stack" ] || grep -qE 'fuse|request_wait|folio|filemap' <<<"$stack"
+}
+
 # Each way in which a caller can be waiting for a server that does not answer; SIGKILL must end it, on a hard mount too.
 limits[callers_of_a_dead_server_can_be_killed]=120
 test_callers_of_a_dead_server_can_be_killed()
@@ -280,15 +290,7 @@ test_callers_of_a_dead_server_can_be_killed()
 	drop_caches "$mnt"
 	kill_exportd
 	touch "$T/go"
-	# All must be seen to wait first: inside the kernel, in a request to FUSE.
-	waits_in_fuse()
-	{
-		local stack
-		[ "$(awk '/^State:/ {print $2}' "/proc/$1/status")" != R ] || return 1
-		# Where the kernel does not show its stacks, being asleep must do.
-		stack=$(cat "/proc/$1/stack" 2>/dev/null) || return 0
-		[ -z "$stack" ] || grep -qE 'fuse|request_wait|folio|filemap' <<<"$stack"
-	}
+	# All must be seen to wait first.
 	for pid in $pids; do
 		wait_until 10 waits_in_fuse "$pid" || fail "$(tr '\0' ' ' <"/proc/$pid/cmdline" | cut -d' ' -f3) does not wait for the server: $(cat "/proc/$pid/stack" 2>&1)"
 	done
@@ -300,6 +302,61 @@ test_callers_of_a_dead_server_can_be_killed()
 	restart_exportd
 	wait_until 30 timeout 10 cmp "$export/other" "$mnt/other" || fail "the mount does not work again"
 	timeout 20 ls "$mnt" >/dev/null
+}
+
+# A thread may ask for asynchronous I/O and end before it is done; another one of its process waits for it.
+test_io_that_outlives_its_thread()
+{
+	serve_and_mount
+	pattern_file "$export/file" 65536 aio
+	python3 - "$mnt/file" "$export/file" "$T/ready" "$T/go" <<-'EOF' &
+		import ctypes, mmap, os, platform, struct, sys, threading, time
+		setup, submit, getevents = (206, 209, 208) if platform.machine() == "x86_64" else (0, 2, 4)
+		libc = ctypes.CDLL(None, use_errno=True)
+		def call(*args):
+		    got = libc.syscall(*args)
+		    assert got >= 0, os.strerror(ctypes.get_errno())
+		    return got
+		fd = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+		buf = mmap.mmap(-1, 65536)
+		addr = ctypes.addressof(ctypes.c_char.from_buffer(buf))
+		context = ctypes.c_ulong(0)
+		call(setup, 1, ctypes.byref(context))
+		open(sys.argv[3], "w").close()
+		while not os.path.exists(sys.argv[4]):
+		    time.sleep(0.005)
+		# struct iocb: data, key, rw_flags, opcode PREAD, priority, descriptor, buffer, bytes, offset, reserved, flags, resfd
+		iocb = ctypes.create_string_buffer(struct.pack("QIIHHIQQqQII", 0, 0, 0, 0, 0, fd, addr, 65536, 0, 0, 0, 0))
+		list_of_one = (ctypes.c_void_p * 1)(ctypes.addressof(iocb))
+		thread = threading.Thread(target=call, args=(submit, context, ctypes.c_long(1), list_of_one))
+		thread.start()
+		thread.join()
+		killed = os.fork()
+		if killed == 0:
+		    os.preadv(fd, [mmap.mmap(-1, 4096)], 0)
+		    os._exit(0)
+		with open(sys.argv[3] + ".new", "w") as f:
+		    f.write(str(killed))
+		os.rename(sys.argv[3] + ".new", sys.argv[3] + ".sent")
+		event = ctypes.create_string_buffer(32)
+		assert call(getevents, context, ctypes.c_long(1), ctypes.c_long(1), event, None) == 1
+		result = struct.unpack("QQqq", event.raw)[2]
+		assert result == 65536, f"result {result}"
+		assert buf[:] == open(sys.argv[2], "rb").read()
+	EOF
+	local reader=$!
+	wait_until 20 test -e "$T/ready"
+	kill_exportd
+	touch "$T/go"
+	wait_until 20 test -e "$T/ready.sent"
+	# Killed while it waits, this one ends when the client next looks at its callers; it has then looked at the other, too.
+	local killed
+	killed=$(cat "$T/ready.sent")
+	wait_until 20 waits_in_fuse "$killed" || fail "the other reader does not wait for the server"
+	kill -KILL "$killed"
+	wait_until 20 process_ended "$killed" || fail "the other reader goes on after SIGKILL"
+	restart_exportd
+	wait "$reader" || fail "the read failed"
 }
 
 test_soft_mount_gives_an_error()
