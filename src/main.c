@@ -167,6 +167,29 @@ static void ask_to_stop(struct lane *lane)
 	lane_wake(lane);
 }
 
+/* All of them run, or the mount goes away again. -errno with a line for people. */
+static int start_lanes(struct nfs_mount *mount, char *err)
+{
+	unsigned int n = 0;
+	int error = 0;
+	while (n < mount->nlanes && !(error = lane_start(mount->lanes[n])))
+		n++;
+	if (!error)
+		return 0;
+	snprintf(err, START_LINE_MAX,
+		 "cannot start a thread for lane %u of %u: %s: raise the limit of processes (ulimit -u), or "
+		 "lower nconnect",
+		 n, mount->nlanes, strerror(-error));
+	for (unsigned int i = 0; i < n; i++)
+		ask_to_stop(mount->lanes[i]);
+	for (unsigned int i = 0; i < n; i++)
+		lane_join(mount->lanes[i]);
+	notify_stop(mount->notify);
+	/* ORDER: last, for it needs a process. */
+	session_unmount(mount);
+	return error;
+}
+
 static atomic_bool joined;
 
 static void *join_lanes(void *arg)
@@ -267,13 +290,13 @@ int main(int argc, char *argv[])
 	sigaddset(&signals, SIGHUP);
 
 	int error = mount_all(mount, line);
+	if (!error)
+		error = start_lanes(mount, line);
 	int status = START_FAILED;
 	if (error) {
 		start_verdict(START_FAILED, line);
 	} else {
 		int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-		for (unsigned int i = 0; i < mount->nlanes; i++)
-			lane_start(mount->lanes[i]);
 		start_verdict(START_OK, remarks(mount, line));
 		status = serve(mount, signal_fd);
 		notify_stop(mount->notify);

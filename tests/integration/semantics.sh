@@ -451,7 +451,8 @@ test_uncached_modes()
 	assert_eq "$(cat "$mnt/new")" changed
 }
 
-test_mounted_by_an_ordinary_user()
+# A test of its own calls it first: $user may mount $T/export, which is his, on $T/mnt.
+for_an_ordinary_user()
 {
 	if [ "$(stat -c %a /dev/fuse)" != 666 ] && [ -z "${OPEN_FUSE:-}" ]; then
 		# A device node that everybody may open, as udev makes it: seen by this test alone.
@@ -461,13 +462,18 @@ test_mounted_by_an_ordinary_user()
 		mknod -m 666 "$T/fuse" c 10 229
 		mount --bind "$T/fuse" /dev/fuse
 	fi
-	local user=$named_user
+	user=$named_user
 	mkdir "$T/bin"
 	cp "$NFSRDMA" "$T/bin/nfsrdma"
 	NFSRDMA=$T/bin/nfsrdma
 	mkdir -m 755 "$T/export" "$T/mnt"
 	chown "$user:$user" "$T/export" "$T/mnt"
 	start_exportd "$T/export"
+}
+
+test_mounted_by_an_ordinary_user()
+{
+	for_an_ordinary_user
 	as_user timeout 60 "$NFSRDMA" "127.0.0.1:$T/export" "$T/mnt" -o "port=$rdma_port,mountport=$tcp_port" >"$T/user.log" 2>&1 ||
 		fail "mount failed: $(cat "$T/user.log")"
 	is_mounted "$T/mnt" || fail "not mounted"
@@ -482,6 +488,20 @@ test_mounted_by_an_ordinary_user()
 	as_user fusermount3 -u "$T/mnt"
 	wait_until 20 process_ended "$pid" || fail "the daemon goes on after the unmount"
 	! is_mounted "$T/mnt" || fail "still mounted"
+}
+
+# Room for the program, its parent and the thread for notifications, and not for eight lanes.
+test_lanes_that_cannot_start()
+{
+	for_an_ordinary_user
+	local status=0
+	as_user prlimit --nproc=6 timeout 60 "$NFSRDMA" "127.0.0.1:$T/export" "$T/mnt" -o "port=$rdma_port,mountport=$tcp_port,nconnect=8,arena=16M" \
+		>"$T/out" 2>&1 </dev/null || status=$?
+	cat "$T/out"
+	assert_eq "$status" 1 "exit status"
+	assert_eq "$(wc -l <"$T/out")" 1 "lines"
+	grep -q nconnect "$T/out" || fail "the message says not what to do"
+	! is_mounted "$T/mnt" || fail "mounted all the same"
 }
 
 test_fstab()
