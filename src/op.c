@@ -485,6 +485,8 @@ static void look_for_killed(struct lane_timer *timer)
 
 int op_reply_err(struct op *op, int err)
 {
+	if (err == -EBADMSG) /* a broken reply: what the server, and no file, has to answer for */
+		err = -EIO;
 	REPLY(op, fuse_reply_err(req, -err));
 }
 

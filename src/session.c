@@ -42,13 +42,16 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	 * SPLICE_*: a WRITE's payload is read straight into registered memory, and a READ's is written from
 	 * there. WRITEBACK_CACHE: the kernel would stop believing the server's size and times; others change
 	 * files, too. AUTO_INVAL_DATA: would drop our pages at each write of our own, see
-	 * EXPLICIT_INVAL_DATA. ATOMIC_O_TRUNC: the kernel sends SETATTR of the size before OPEN instead,
+	 * EXPLICIT_INVAL_DATA. ATOMIC_O_TRUNC: the kernel sends SETATTR of the size after the OPEN instead,
 	 * which waits for WRITEs in its own place.
 	 * POSIX_LOCKS, FLOCK_LOCKS: locks are local (local_lock=all): the kernel's own.
 	 * EXPORT_SUPPORT: a node id that the kernel has forgotten means nothing to us.
 	 * DONT_MASK: NFSv3 knows no umask: the kernel applies it.
 	 * POSIX_ACL: the server checks, by ACCESS.
 	 * CACHE_SYMLINKS: a link's text would stay after others have replaced it under the same file id. */
+	if (!mount->opts->ac)
+		want = (want & ~(unsigned int)FUSE_CAP_EXPLICIT_INVAL_DATA) |
+		       FUSE_CAP_AUTO_INVAL_DATA; /* noac: each read(2) asks for the attributes first */
 	if (!mount->opts->rdirplus)
 		want &= ~(unsigned int)(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
 	conn->want = want & conn->capable;

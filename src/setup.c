@@ -282,7 +282,7 @@ static void agree_sizes(struct nfs_mount *mount, const struct nfs3_fsinfo_res *i
 	mount->dtsize = info->dtpref && info->dtpref < list_max ? info->dtpref : list_max;
 	if (mount->dtsize < ARENA_PAGE_BYTES)
 		mount->dtsize = ARENA_PAGE_BYTES;
-	mount->maxfilesize = info->maxfilesize;
+	mount->maxfilesize = info->maxfilesize ? info->maxfilesize : UINT64_MAX; /* 0: it does not say */
 }
 
 static int ask_all(struct nfs_mount *mount, char *err)

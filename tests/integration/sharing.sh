@@ -60,6 +60,18 @@ test_closed_files_are_seen_both_ways()
 	cmp "$a/big" "$export/big"
 }
 
+test_noac_shows_changes_to_who_has_the_file_open()
+{
+	two_mounts noac
+	printf before >"$a/file"
+	exec 7<"$b/file"
+	assert_eq "$(dd bs=3 count=1 status=none <&7)" bef
+	wait_until 5 server_clock_ticks "$export/file"
+	printf AFTER. | dd of="$a/file" conv=notrunc status=none
+	assert_eq "$(python3 -c 'import os; print(os.pread(7, 3, 0).decode())')" AFT
+	exec 7<&-
+}
+
 limits[fsx_across_two_mounts]=120
 test_fsx_across_two_mounts()
 {
