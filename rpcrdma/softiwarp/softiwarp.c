@@ -451,9 +451,7 @@ static int softiwarp_queue_read(struct rdma_ep *base, const struct rdma_sge *sge
 	if (sge->len_bytes && !stag_local(&ep->stags, sge->lkey, sge->addr, sge->len_bytes))
 		return -EINVAL;
 	struct read_req *read = &ep->reads.ring[ep->reads.tail & ep->reads.mask];
-	rc = stag_random(&ep->stags, &read->sink_stag);
-	if (rc < 0)
-		return rc;
+	read->sink_stag = stag_sink(&ep->stags);
 	read->addr = sge->addr;
 	read->len_bytes = sge->len_bytes;
 	read->rkey = rkey;
@@ -531,11 +529,7 @@ static int softiwarp_region_register(void *dev, struct fmr_region *region, unsig
 	struct stag_entry *entry = stag_alloc(&ep->stags, STAG_REGION);
 	if (!entry)
 		return -ENOSPC;
-	int rc = stag_bind(&ep->stags, entry, region->addr, region->len_bytes, remote);
-	if (rc < 0) {
-		stag_free(&ep->stags, entry);
-		return rc;
-	}
+	stag_bind(&ep->stags, entry, region->addr, region->len_bytes, remote);
 	region->lkey = entry->stag;
 	region->rkey = remote ? entry->stag : 0;
 	region->handle = entry;
@@ -596,9 +590,7 @@ static int softiwarp_queue_bind(void *dev, struct fmr *fmr)
 	if (!fmr->len_bytes || (fmr->access != FMR_REMOTE_READ && fmr->access != FMR_REMOTE_WRITE) ||
 	    !stag_local(&ep->stags, fmr->region->lkey, fmr->addr, fmr->len_bytes))
 		return -EINVAL;
-	int rc = stag_bind(&ep->stags, window, fmr->addr, fmr->len_bytes, fmr->access);
-	if (rc < 0)
-		return rc;
+	stag_bind(&ep->stags, window, fmr->addr, fmr->len_bytes, fmr->access);
 	fmr->rkey = window->stag;
 	fmr->remote_offset = 0;
 	return 0;

@@ -6,34 +6,56 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define GENERATION_MASK ((1u << STAG_GENERATION_BITS) - 1)
+#define HALF_BITS (STAG_BIND_BITS / 2)
+#define HALF_MASK ((1u << HALF_BITS) - 1)
+#define BIND_MASK ((1u << STAG_BIND_BITS) - 1)
 
-_Static_assert(STAG_INDEX_BITS + STAG_GENERATION_BITS <= 16, "at least 16 bits of an STag are random");
+_Static_assert(STAG_INDEX_BITS + STAG_BIND_BITS == 32, "an STag is an index and a bind");
+_Static_assert(STAG_BIND_BITS % 2 == 0, "the permutation works on two halves");
 
-static int next_random(struct stag_table *t, uint32_t *value)
+/* A permutation of the numbers of STAG_BIND_BITS bits (a Feistel network): each number comes once, in an
+ * order that only the secrets tell. */
+static uint32_t permute(const struct stag_table *t, uint32_t n)
 {
-	if (!t->randoms_left) {
-		size_t got = 0;
-		while (got < sizeof t->randoms) { /* more than 256 bytes may come in parts */
-			ssize_t n = getrandom((char *)t->randoms + got, sizeof t->randoms - got, 0);
-			if (n < 0 && errno != EINTR)
-				return -errno;
-			got += n > 0 ? (size_t)n : 0;
-		}
-		t->randoms_left = STAG_RANDOMS;
+	uint32_t left = n >> HALF_BITS & HALF_MASK, right = n & HALF_MASK;
+	for (unsigned int round = 0; round < 4; round++) {
+		uint64_t mixed = (right + 1) * (t->secrets[round] | 1);
+		mixed ^= mixed >> 29;
+		mixed *= 0xbf58476d1ce4e5b9ull; /* an odd number that spreads bits well: that of splitmix64 */
+		uint32_t next = left ^ (uint32_t)(mixed >> 40 & HALF_MASK);
+		left = right;
+		right = next;
 	}
-	*value = t->randoms[--t->randoms_left];
-	t->randoms[t->randoms_left] = 0; /* what was used is not kept */
-	return 0;
+	return left << HALF_BITS | right;
 }
 
-int stag_random(struct stag_table *t, uint32_t *value)
+/* The n-th STag of that index; never 0. */
+static uint32_t make_stag(const struct stag_table *t, uint32_t index, uint32_t *n)
 {
-	int rc;
-	do {
-		rc = next_random(t, value);
-	} while (rc == 0 && !*value);
-	return rc;
+	uint32_t stag;
+	do
+		stag = (permute(t, ++*n & BIND_MASK) << STAG_INDEX_BITS | index) ^ t->mask;
+	while (!stag);
+	return stag;
+}
+
+uint32_t stag_sink(struct stag_table *t)
+{
+	return make_stag(t, 0, &t->sinks); /* no entry has index 0 */
+}
+
+static int read_secrets(struct stag_table *t)
+{
+	uint8_t bytes[sizeof t->secrets + sizeof t->mask];
+	ssize_t n;
+	do
+		n = getrandom(bytes, sizeof bytes, 0); /* up to 256 bytes come whole */
+	while (n < 0 && errno == EINTR);
+	if (n != (ssize_t)sizeof bytes)
+		return n < 0 ? -errno : -EIO;
+	memcpy(t->secrets, bytes, sizeof t->secrets);
+	memcpy(&t->mask, bytes + sizeof t->secrets, sizeof t->mask);
+	return 0;
 }
 
 int stag_table_init(struct stag_table *t)
@@ -43,7 +65,7 @@ int stag_table_init(struct stag_table *t)
 	if (!t->entries)
 		return -ENOMEM;
 	t->used = 1; /* entry 0 stays unused: next_free 0 ends the list */
-	int rc = next_random(t, &t->mask);
+	int rc = read_secrets(t);
 	if (rc < 0)
 		stag_table_fini(t);
 	return rc;
@@ -65,7 +87,7 @@ struct stag_entry *stag_alloc(struct stag_table *t, enum stag_kind kind)
 	else
 		return NULL;
 	struct stag_entry *e = &t->entries[index];
-	*e = (struct stag_entry){.kind = (uint8_t)kind, .generation = e->generation};
+	*e = (struct stag_entry){.kind = (uint8_t)kind, .binds = e->binds};
 	return e;
 }
 
@@ -79,25 +101,12 @@ void stag_free(struct stag_table *t, struct stag_entry *e)
 	t->free = (uint32_t)(e - t->entries);
 }
 
-int stag_bind(struct stag_table *t, struct stag_entry *e, char *addr, size_t len_bytes, unsigned int access)
+void stag_bind(struct stag_table *t, struct stag_entry *e, char *addr, size_t len_bytes, unsigned int access)
 {
-	uint32_t index = (uint32_t)(e - t->entries);
-	uint8_t generation = (e->generation + 1) & GENERATION_MASK;
-	uint32_t stag, random = 0;
-	do {
-		int rc = next_random(t, &random);
-		if (rc < 0)
-			return rc;
-		stag = (random << (STAG_INDEX_BITS + STAG_GENERATION_BITS) |
-			(uint32_t)generation << STAG_INDEX_BITS | index) ^
-		       t->mask;
-	} while (!stag);
-	e->stag = stag;
-	e->generation = generation;
+	e->stag = make_stag(t, (uint32_t)(e - t->entries), &e->binds);
 	e->addr = addr;
 	e->len_bytes = len_bytes;
 	e->access = (uint8_t)access;
-	return 0;
 }
 
 void stag_unbind(struct stag_entry *e)

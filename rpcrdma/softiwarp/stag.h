@@ -3,11 +3,11 @@
  * The STag table of one endpoint: every region and window, and the one question that protection rests on,
  * stag_check().
  *
- * An STag is 32 bits: an index into the table, a generation that counts this entry's keys, and random bits
- * from the kernel, all under a random mask that differs from table to table. So look-up is one array access;
- * a key of any of an entry's last 15 binds never matches again; older ones and guesses match once in 65536
- * times, and each wrong one ends the connection. Tables are per endpoint: no STag reaches into another
- * connection's memory. 0 is never an STag.
+ * An STag is 32 bits: an index into the table, and the number of the bind under a secret permutation, all
+ * under a random mask; the secrets differ from table to table. So look-up is one array access, the next key
+ * cannot be told from those seen, and no key of any of an entry's last million binds ever matches again. A
+ * guess matches once in 2^20 times, and each wrong one ends the connection. Tables are per endpoint: no STag
+ * reaches into another connection's memory. 0 is never an STag.
  *
  * Offsets are zero-based: 0 is the first byte of the region or window, so no address is told to the peer.
  *
@@ -21,9 +21,8 @@
 #include <stdint.h>
 
 #define STAG_INDEX_BITS 12u
-#define STAG_GENERATION_BITS 4u
+#define STAG_BIND_BITS 20u /* binds of one entry until its keys come again */
 #define STAG_ENTRIES (1u << STAG_INDEX_BITS)
-#define STAG_RANDOMS 256u /* random words fetched from the kernel at once */
 
 struct fmr;
 
@@ -38,9 +37,9 @@ struct stag_entry {
 	uint32_t next_free;
 	char *addr;
 	size_t len_bytes;
-	uint8_t kind;	/* enum stag_kind */
-	uint8_t access; /* mask of enum fmr_access: what the peer may do; 0: nothing */
-	uint8_t generation;
+	uint32_t binds;		  /* of this entry, ever */
+	uint8_t kind;		  /* enum stag_kind */
+	uint8_t access;		  /* mask of enum fmr_access: what the peer may do; 0: nothing */
 	uint32_t readers;	  /* Read Responses, queued or half sent, that still read the memory */
 	struct fmr *invalidating; /* completes when readers is 0 */
 };
@@ -50,8 +49,8 @@ struct stag_table {
 	uint32_t used; /* entries [1, used) were used at least once */
 	uint32_t free; /* head of those given back; 0: none */
 	uint32_t mask;
-	uint32_t randoms_left;
-	uint32_t randoms[STAG_RANDOMS];
+	uint64_t secrets[4]; /* of the permutation, one for each round */
+	uint32_t sinks;	     /* STags given to sinks of Reads, ever */
 };
 
 /* Why an access is refused. */
@@ -70,14 +69,14 @@ void stag_table_fini(struct stag_table *table);
 struct stag_entry *stag_alloc(struct stag_table *table, enum stag_kind kind);
 void stag_free(struct stag_table *table, struct stag_entry *entry); /* unbinds it too */
 
-/* Gives the entry a new STag over [addr, +len_bytes). -errno only if the kernel has no random numbers. */
-int stag_bind(struct stag_table *table, struct stag_entry *entry, char *addr, size_t len_bytes,
-	      unsigned int access);
+/* Gives the entry a new STag over [addr, +len_bytes). */
+void stag_bind(struct stag_table *table, struct stag_entry *entry, char *addr, size_t len_bytes,
+	       unsigned int access);
 void stag_unbind(struct stag_entry *entry);
 
-/* A random word that is not 0: the STag of a Read's sink, which is matched with the Read and never
- * looked up. */
-int stag_random(struct stag_table *table, uint32_t *value);
+/* The STag of a Read's sink, which is matched with the Read and never looked up. Not 0; the same comes again
+ * after a million. */
+uint32_t stag_sink(struct stag_table *table);
 
 /* The entry that has this STag now, or NULL. */
 struct stag_entry *stag_find(const struct stag_table *table, uint32_t stag);

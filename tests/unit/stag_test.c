@@ -47,7 +47,7 @@ static struct stag_entry *window(struct stag_table *t, unsigned int access)
 	struct stag_entry *e = stag_alloc(t, STAG_WINDOW);
 	assert_non_null(e);
 	assert_int_equal(e->stag, 0);
-	assert_int_equal(stag_bind(t, e, memory + 100, 10, access), 0);
+	stag_bind(t, e, memory + 100, 10, access);
 	assert_int_not_equal(e->stag, 0);
 	return e;
 }
@@ -95,16 +95,44 @@ static void unbound_keys_are_invalid(void **state)
 		assert_null(stag_find(t, stag ^ bit));
 }
 
-static void keys_differ_from_the_last_fifteen(void **state)
+/* All of them, once around; and not in an order that shows. */
+static void keys_of_an_entry_differ_for_a_million_binds(void **state)
 {
 	struct stag_table *t = *state;
 	struct stag_entry *e = stag_alloc(t, STAG_WINDOW);
-	uint32_t last[15] = {0};
-	for (unsigned int i = 0; i < 5000; i++) {
-		assert_int_equal(stag_bind(t, e, memory, 1, 1), 0);
-		for (unsigned int k = 0; k < 15; k++)
-			assert_int_not_equal(e->stag, last[k]);
-		last[i % 15] = e->stag;
+	uint8_t *seen = calloc(1, 1u << STAG_BIND_BITS);
+	uint32_t before = 0, first = 0, steps_repeated = 0, step = 0;
+
+	/* One index has the key that would be 0 and is left out. */
+	uint32_t keys =
+		(1u << STAG_BIND_BITS) - ((t->mask & (STAG_ENTRIES - 1)) == (uint32_t)(e - t->entries));
+
+	for (uint32_t i = 0; i < keys; i++) {
+		stag_bind(t, e, memory, 1, 1);
+		assert_int_equal((e->stag ^ t->mask) & (STAG_ENTRIES - 1), e - t->entries);
+		uint32_t number = (e->stag ^ t->mask) >> STAG_INDEX_BITS;
+		assert_int_equal(seen[number]++, 0);
+		steps_repeated += e->stag - before == step;
+		step = e->stag - before;
+		before = e->stag;
+		if (i == 0)
+			first = e->stag;
+	}
+	assert_in_range(steps_repeated, 0, 100); /* by chance about one */
+	stag_bind(t, e, memory, 1, 1);
+	assert_int_equal(e->stag, first);
+	free(seen);
+}
+
+static void sinks_are_no_keys(void **state)
+{
+	struct stag_table *t = *state;
+	uint32_t last = 0;
+	for (int i = 0; i < 10000; i++) {
+		uint32_t sink = stag_sink(t);
+		assert_true(sink != 0 && sink != last);
+		assert_null(stag_find(t, sink));
+		last = sink;
 	}
 }
 
@@ -117,7 +145,7 @@ static void keys_of_an_entry_given_back_stay_dead(void **state)
 	struct stag_entry *again = stag_alloc(t, STAG_WINDOW);
 	assert_ptr_equal(again, e);
 	assert_null(stag_find(t, stag));
-	assert_int_equal(stag_bind(t, again, memory, 1, 1), 0);
+	stag_bind(t, again, memory, 1, 1);
 	assert_int_not_equal(again->stag, stag);
 	assert_null(stag_find(t, stag));
 }
@@ -157,7 +185,7 @@ static void local_memory_is_checked_too(void **state)
 {
 	struct stag_table *t = *state;
 	struct stag_entry *e = stag_alloc(t, STAG_REGION);
-	assert_int_equal(stag_bind(t, e, memory + 100, 10, 0), 0);
+	stag_bind(t, e, memory + 100, 10, 0);
 	assert_true(stag_local(t, e->stag, memory + 100, 10));
 	assert_true(stag_local(t, e->stag, memory + 110, 0));
 	assert_false(stag_local(t, e->stag, memory + 100, 11));
@@ -175,7 +203,8 @@ int main(void)
 		TEST(bounds_are_exact),
 		TEST(access_is_exact),
 		TEST(unbound_keys_are_invalid),
-		TEST(keys_differ_from_the_last_fifteen),
+		TEST(keys_of_an_entry_differ_for_a_million_binds),
+		TEST(sinks_are_no_keys),
 		TEST(keys_of_an_entry_given_back_stay_dead),
 		TEST(tables_do_not_share_keys),
 		TEST(table_fills_up_and_empties),
