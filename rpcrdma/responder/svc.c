@@ -61,7 +61,7 @@ const struct rdma_ep *rpcrdma_svc_endpoint(const struct rpcrdma_svc *svc)
 
 uint64_t rpcrdma_svc_next_timeout(const struct rpcrdma_svc *svc)
 {
-	return svc->ep->timeout_ns && !svc->over ? svc->ep->timeout_ns : UINT64_MAX;
+	return svc->ep->timeout_ns && !rpcrdma_svc_closed(svc) ? svc->ep->timeout_ns : UINT64_MAX;
 }
 
 const struct rpcrdma_svc_stats *rpcrdma_svc_stats(const struct rpcrdma_svc *svc)

@@ -1284,6 +1284,7 @@ static void replies_after_the_end_have_no_effect(void **state)
 	assert_true(rpcrdma_svc_closed(fx.svc));
 	assert_int_equal(rpcrdma_svc_endpoint(fx.svc)->error, -ETIMEDOUT);
 	assert_string_equal(rpcrdma_svc_endpoint(fx.svc)->why, "the cable");
+	assert_int_equal(rpcrdma_svc_next_timeout(fx.svc), UINT64_MAX); /* nothing will come of a turn */
 	reply_with(fx.calls[0], 24, NULL, 0, NULL, 0);
 	reply_with(fx.calls[1], 24, p, 100, NULL, 0);
 	rpcrdma_svc_drop(fx.calls[2]);
