@@ -157,7 +157,8 @@ struct rpcrdma_params {
 /* Opens the endpoint, allocates calls, pool and arena, registers all memory. -errno and nothing made on
  * failure. */
 int rpcrdma_create(const struct rpcrdma_params *params, struct rpcrdma_xprt **xprt);
-/* Ends the connection; calls that are still there get done(-ECANCELED), then release(). NULL is fine. */
+/* Ends the connection; calls that are still there get done(-ECANCELED), then release(), and so do those that
+ * done() submits meanwhile: one day it must stop. NULL is fine. */
 void rpcrdma_destroy(struct rpcrdma_xprt *xprt);
 /* Starts connecting; the outcome comes by on_status. */
 int rpcrdma_connect(struct rpcrdma_xprt *xprt, uint64_t now_ns);
@@ -181,7 +182,7 @@ void rpcrdma_flush(struct rpcrdma_xprt *xprt, uint64_t now_ns);
 bool rpcrdma_progress(struct rpcrdma_xprt *xprt, uint64_t now_ns);
 /* When rpcrdma_progress() must be called next even if no descriptor fires; UINT64_MAX: never. */
 uint64_t rpcrdma_next_timeout(const struct rpcrdma_xprt *xprt);
-/* Ends the connection as if it were lost; it is made again at once. */
+/* Ends the connection as if it were lost: it is made again at once if it has answered a call. */
 void rpcrdma_drop_connection(struct rpcrdma_xprt *xprt, int error, const char *why, uint64_t now_ns);
 
 struct fmrpool *rpcrdma_pool(struct rpcrdma_xprt *xprt);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * When to try to connect again: at once after a connection that worked, then 0.1 s doubling to 3 s, with
- * jitter so that a thousand clients of a server that restarts do not come back in step.
+ * When to try to connect again: at once after a connection that answered calls, then 0.1 s doubling to 3 s,
+ * with jitter so that a thousand clients of a server that restarts do not come back in step.
  */
 #ifndef BACKOFF_H
 #define BACKOFF_H

@@ -115,6 +115,17 @@ fail:
 	return err;
 }
 
+static void cancel_queue(struct rpcrdma_xprt *x)
+{
+	struct call *c;
+
+	while ((c = TAILQ_FIRST(&x->queue))) {
+		TAILQ_REMOVE(&x->queue, c, link);
+		x->stats->queued--;
+		call_finish(c, -ECANCELED);
+	}
+}
+
 void rpcrdma_destroy(struct rpcrdma_xprt *x)
 {
 	struct call *c;
@@ -127,17 +138,13 @@ void rpcrdma_destroy(struct rpcrdma_xprt *x)
 		x->stopped = true;
 		fmrpool_disconnected(x->pool);
 		while ((c = TAILQ_FIRST(&x->sent))) {
-			if (c->state == CALL_SENT)
-				LIST_REMOVE(c, by_xid);
 			c->state = CALL_REPLIED;
 			call_finish(c, -ECANCELED);
 		}
-		while ((c = TAILQ_FIRST(&x->queue))) {
-			TAILQ_REMOVE(&x->queue, c, link);
-			call_finish(c, -ECANCELED);
-		}
 		forget_recvs(x);
-		deliver_finished(x);
+		do
+			cancel_queue(x);
+		while (deliver_finished(x)); /* which may have submitted more */
 		fmrpool_detach(x->pool);
 	}
 	if (x->ep)
@@ -157,17 +164,40 @@ int rpcrdma_connect(struct rpcrdma_xprt *x, uint64_t now_ns)
 	return 0;
 }
 
+struct call *call_by_xid(const struct rpcrdma_xprt *x, uint32_t xid)
+{
+	struct call *c;
+
+	LIST_FOREACH(c, &x->by_xid[xid & x->xid_mask], by_xid) {
+		if (c->pub.xid == xid)
+			break;
+	}
+	return c;
+}
+
+/* Round once in 2^28 calls: a call that waits for as long keeps its XID to itself. */
+static uint32_t next_xid(struct rpcrdma_xprt *x)
+{
+	uint32_t xid;
+
+	do
+		xid = x->xid_lane | (x->xid_next++ & XID_COUNT_MASK);
+	while (call_by_xid(x, xid));
+	return xid;
+}
+
 /* Zeroes what the caller fills and gives the next XID. */
 static void prepare(struct call *c)
 {
 	struct rpcrdma_xprt *x = c->x;
 	struct rpcrdma_call fresh = {.msg = c->pub.msg,
-				     .xid = x->xid_lane | (x->xid_next++ & XID_COUNT_MASK),
+				     .xid = next_xid(x),
 				     .done = c->pub.done,
 				     .release = c->pub.release,
 				     .owner = c->pub.owner};
 
 	c->pub = fresh;
+	LIST_INSERT_HEAD(&x->by_xid[fresh.xid & x->xid_mask], c, by_xid);
 	c->state = CALL_IDLE;
 	c->abandoned = false;
 }
@@ -192,6 +222,7 @@ void rpcrdma_call_put(struct rpcrdma_call *pub)
 	struct call *c = call_of(pub);
 
 	assert(c->state == CALL_IDLE);
+	LIST_REMOVE(c, by_xid);
 	c->state = CALL_FREE;
 	TAILQ_INSERT_HEAD(&c->x->free, c, link);
 	c->x->nfree++;
@@ -202,6 +233,7 @@ void rpcrdma_call_renew(struct rpcrdma_call *pub)
 	struct call *c = call_of(pub);
 
 	assert(c->state == CALL_FINISHED);
+	LIST_REMOVE(c, by_xid);
 	prepare(c);
 }
 
@@ -302,6 +334,7 @@ uint64_t rpcrdma_next_timeout(const struct rpcrdma_xprt *x)
 {
 	uint64_t next = x->ep->timeout_ns ? x->ep->timeout_ns : UINT64_MAX;
 	const struct call *oldest = TAILQ_FIRST(&x->sent), *waiting = TAILQ_FIRST(&x->queue);
+	const struct call *due = x->params.soft ? first_due(x) : NULL;
 	uint64_t at;
 
 	if (x->lost || !TAILQ_EMPTY(&x->finished))
@@ -310,7 +343,7 @@ uint64_t rpcrdma_next_timeout(const struct rpcrdma_xprt *x)
 		next = x->retry_at_ns;
 	if (oldest && (at = oldest->pub.sent_ns + x->params.timeo_ns) < next)
 		next = at;
-	if (x->params.soft && oldest && (at = call_deadline(oldest)) < next)
+	if (due && (at = call_deadline(due)) < next)
 		next = at;
 	if (x->params.soft && waiting && (at = call_deadline(waiting)) < next)
 		next = at;

@@ -11,7 +11,9 @@
  *	2. the windows are freed, so every fmr is unmapped (RFC 8166 §4.4.1 by way of the connection's end);
  *	3. calls without a reply give their fmrs back and wait again, in their old order, before all others;
  *	   calls whose reply had come are finished: their memory can no longer change;
- *	4. the next attempt is scheduled: at once if this connection ever worked.
+ *	4. the next attempt is scheduled: at once if this connection has answered a call. One that was made
+ *	   and answered nothing is no reason for haste: the server may hang up on the very call that is sent
+ *	   first on the next one.
  * It happens in one place only, end_connection(), which rpcrdma_progress() calls; whoever finds a reason
  * notes it by connection_lost().
  */
@@ -26,6 +28,10 @@ void connection_lost(struct rpcrdma_xprt *x, int error, const char *why)
 {
 	if (x->lost)
 		return;
+	if (x->ep->state == RDMA_EP_CLOSED && x->ep->error) {
+		error = x->ep->error;
+		why = x->ep->why;
+	}
 	x->lost = true;
 	x->lost_error = error;
 	snprintf(x->lost_why, sizeof x->lost_why, "%s", why);
@@ -109,7 +115,7 @@ static void on_established(struct rpcrdma_xprt *x)
 	x->connecting = false;
 	x->up = true;
 	x->attempts = 0;
-	backoff_reset(&x->backoff);
+	x->answered = false;
 	x->stats->connects++;
 	x->stats->credits = 1;
 	x->params.on_status(x->params.ctx, &(struct rpcrdma_status){.event = RPCRDMA_UP});
@@ -137,7 +143,6 @@ static void carry_over(struct rpcrdma_xprt *x, struct call *c)
 		call_finish(c, c->pub.status);
 		return;
 	}
-	LIST_REMOVE(c, by_xid);
 	TAILQ_REMOVE(&x->sent, c, link);
 	fmrpool_return(x->pool, c->plan.fmrs, c->fmrs);
 	if (c->abandoned) {
@@ -149,12 +154,12 @@ static void carry_over(struct rpcrdma_xprt *x, struct call *c)
 	x->stats->queued++;
 }
 
-static void schedule_retry(struct rpcrdma_xprt *x, bool worked, uint64_t now_ns)
+static void schedule_retry(struct rpcrdma_xprt *x, bool was_up, uint64_t now_ns)
 {
-	uint64_t delay = worked ? 0 : backoff_next(&x->backoff, next_random(x));
+	uint64_t delay = was_up && x->answered ? 0 : backoff_next(&x->backoff, next_random(x));
 
 	x->retry_at_ns = now_ns + delay;
-	x->attempts = worked ? 0 : x->attempts + 1;
+	x->attempts = was_up ? 0 : x->attempts + 1;
 	x->stopped = x->params.one_shot && x->stats->connects == 0;
 	x->params.on_status(x->params.ctx, &(struct rpcrdma_status){.event = RPCRDMA_DOWN,
 								    .error = x->lost_error,
@@ -166,7 +171,7 @@ static void schedule_retry(struct rpcrdma_xprt *x, bool worked, uint64_t now_ns)
 static void end_connection(struct rpcrdma_xprt *x, uint64_t now_ns)
 {
 	struct call *c;
-	bool worked = x->up;
+	bool was_up = x->up;
 
 	drain(x);
 	fmrpool_disconnected(x->pool);
@@ -176,10 +181,10 @@ static void end_connection(struct rpcrdma_xprt *x, uint64_t now_ns)
 	x->credits.in_use = 0;
 	x->stats->outstanding = 0;
 	x->stats->credits = 0;
-	if (worked)
+	if (was_up)
 		x->stats->disconnects++;
 	x->lost = false;
-	schedule_retry(x, worked, now_ns);
+	schedule_retry(x, was_up, now_ns);
 }
 
 bool advance_connection(struct rpcrdma_xprt *x, uint64_t now_ns)
@@ -213,7 +218,7 @@ void forget_recvs(struct rpcrdma_xprt *x)
 	struct call *c;
 
 	TAILQ_FOREACH(c, &x->finished, link)
-	c->recv = NULL;
+		c->recv = NULL;
 }
 
 uint64_t call_deadline(const struct call *c)
@@ -221,6 +226,17 @@ uint64_t call_deadline(const struct call *c)
 	const struct rpcrdma_params *p = &c->x->params;
 
 	return c->pub.submitted_ns + ((uint64_t)p->retrans + 1) * p->timeo_ns;
+}
+
+const struct call *first_due(const struct rpcrdma_xprt *x)
+{
+	const struct call *c;
+
+	TAILQ_FOREACH(c, &x->sent, link) {
+		if (!c->abandoned)
+			break;
+	}
+	return c;
 }
 
 /* Calls of a soft mount that have used up their time and hold nothing at the device fail. Those of one lane
@@ -240,11 +256,12 @@ static void fail_overdue(struct rpcrdma_xprt *x, uint64_t now_ns)
  * the memory of a call that has used up its time safe. */
 void check_timeouts(struct rpcrdma_xprt *x, uint64_t now_ns)
 {
-	struct call *oldest = TAILQ_FIRST(&x->sent);
+	const struct call *oldest = TAILQ_FIRST(&x->sent);
 	bool soft = x->params.soft;
+	const struct call *due = soft ? first_due(x) : NULL;
 
-	if (oldest && (now_ns - oldest->pub.sent_ns >= x->params.timeo_ns ||
-		       (soft && !oldest->abandoned && now_ns >= call_deadline(oldest)))) {
+	if ((oldest && now_ns >= oldest->pub.sent_ns + x->params.timeo_ns) ||
+	    (due && now_ns >= call_deadline(due))) {
 		x->stats->timeouts++;
 		connection_lost(x, -ETIMEDOUT, "the server did not answer in time");
 		end_connection(x, now_ns);

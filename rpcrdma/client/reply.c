@@ -8,9 +8,10 @@
  * always posted for every call that is outstanding.
  *
  * Distrust. The number of segments, their lengths and the kind of message must be those that the call asked
- * for. A message that belongs to no call is dropped; one that matches a call and breaks the protocol fails
- * that call; one that cannot be read at all, or that invalidated memory which is not its call's, ends the
- * connection.
+ * for. A message that belongs to no call, or is too short to be one, is dropped; one that matches a call and
+ * breaks the protocol fails that call (RFC 8166 §4.5 would have it dropped too: the call would then keep its
+ * credit and end the connection by its time-out, only to be answered in the same way); one that invalidated
+ * memory which is not its call's ends the connection.
  */
 #include "xprt.h"
 
@@ -34,16 +35,6 @@ void repost_recv(struct rpcrdma_xprt *x, struct recv *r)
 	int err = post_recv(x, r);
 	if (err)
 		connection_lost(x, err, "a receive could not be posted");
-}
-
-static struct call *match(struct rpcrdma_xprt *x, uint32_t xid)
-{
-	struct call *c;
-
-	LIST_FOREACH(c, &x->by_xid[xid & x->xid_mask], by_xid)
-	if (c->pub.xid == xid)
-		return c;
-	return NULL;
 }
 
 /* A chunk that the server returns: absent, or one segment of at most what we offered. *used gets
@@ -149,7 +140,10 @@ static void on_message(struct rpcrdma_xprt *x, struct recv *recv, const struct r
 	struct rpcrdma_header h;
 	int err = rpcrdma_header_decode(&r, true, &h);
 
-	struct call *c = err == -ENODATA ? NULL : match(x, h.xid);
+	/* RFC 8166 §4.5: not even the XID of what is shorter than any header can be trusted. */
+	struct call *c = wc->len_bytes < RPCRDMA_HDR_ERROR_MIN ? NULL : call_by_xid(x, h.xid);
+	if (c && c->state != CALL_SENT)
+		c = NULL;
 	if (wc->invalidated && (!c || !owns_key(c, wc->invalidated_rkey))) {
 		x->stats->bad_replies++;
 		connection_lost(x, -EPROTO,
@@ -161,10 +155,11 @@ static void on_message(struct rpcrdma_xprt *x, struct recv *recv, const struct r
 		repost_recv(x, recv);
 		return;
 	}
-	LIST_REMOVE(c, by_xid);
 	c->state = CALL_REPLIED;
 	c->recv = recv;
 	x->stats->replies++;
+	x->answered = true;
+	backoff_reset(&x->backoff);
 	if (err) {
 		x->stats->bad_replies++;
 		c->pub.status = -EPROTO;

@@ -159,7 +159,6 @@ void rpcrdma_flush(struct rpcrdma_xprt *x, uint64_t now_ns)
 		x->stats->queued--;
 		c->state = CALL_SENT;
 		TAILQ_INSERT_TAIL(&x->sent, c, link);
-		LIST_INSERT_HEAD(&x->by_xid[c->pub.xid & x->xid_mask], c, by_xid);
 		err = send_call(x, c, now_ns);
 		if (err)
 			connection_lost(x, err, "a call could not be queued on the device");

@@ -64,7 +64,7 @@ struct call {
 	unsigned int unmapping;		 /* invalidates that have not completed */
 	struct recv *recv;		 /* the reply's buffer, ours until done() has returned */
 	TAILQ_ENTRY(call) link;		 /* in queue, sent, finished or free */
-	LIST_ENTRY(call) by_xid;	 /* CALL_SENT only */
+	LIST_ENTRY(call) by_xid;	 /* all but CALL_FREE: nobody else gets its XID */
 };
 
 TAILQ_HEAD(call_list, call);
@@ -91,7 +91,8 @@ struct rpcrdma_xprt {
 
 	/* Of the present connection. */
 	bool up;
-	bool lost; /* must be ended at the next rpcrdma_progress(): lost_error, lost_why */
+	bool answered; /* a call: only then has the connection worked */
+	bool lost;     /* must be ended at the next rpcrdma_progress(): lost_error, lost_why */
 	int lost_error;
 	char lost_why[160];
 	struct credits credits;
@@ -123,6 +124,7 @@ static inline struct call *call_of(struct rpcrdma_call *pub)
 }
 
 /* client.c */
+struct call *call_by_xid(const struct rpcrdma_xprt *x, uint32_t xid); /* in any state; or NULL */
 void call_finish(struct call *c,
 		 int status);	   /* to CALL_FINISHED; done() follows in the same rpcrdma_progress() */
 void call_release(struct call *c); /* to CALL_FREE, by way of release() */
@@ -145,9 +147,12 @@ void repost_recv(struct rpcrdma_xprt *x, struct recv *r); /* after its message w
 
 /* connection.c */
 bool advance_connection(struct rpcrdma_xprt *x, uint64_t now_ns); /* true when there is more to do at once */
-void connection_lost(struct rpcrdma_xprt *x, int error,
-		     const char *why);	      /* notes it; the first reason stays */
+/* Notes it; the first reason stays. If the device has already ended it, its reason is the first: what we
+ * found is only what came of that. */
+void connection_lost(struct rpcrdma_xprt *x, int error, const char *why);
 uint64_t call_deadline(const struct call *c); /* of a soft mount */
+/* The sent call with the earliest deadline: an abandoned one has none. */
+const struct call *first_due(const struct rpcrdma_xprt *x);
 void forget_recvs(struct rpcrdma_xprt *x);
 void check_timeouts(struct rpcrdma_xprt *x, uint64_t now_ns);
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "arena.h"
+#include "client/xprt.h" /* to turn the XID counter */
 #include "fake_device.h"
 #include "header.h"
 #include "rpcrdma.h"
@@ -81,6 +82,8 @@ static void serve(struct world *w, const struct rpcrdma_private *offer)
 	struct rdma_ep_params ep = {.epoll_fd = -1};
 	uint8_t priv[RPCRDMA_PRIVATE_BYTES];
 
+	w->now += w->retry_ns;
+	w->retry_ns = 0;
 	turn(w);
 	assert_int_equal(fake_device.listener_accept(w->listener, &ep, NULL, &w->server), 0);
 	for (int i = 0; i < 3 && w->server->state != RDMA_EP_REQUESTED; i++)
@@ -896,9 +899,12 @@ static void soft(struct rpcrdma_params *p)
 static void a_soft_call_fails_in_bounded_time(void **state)
 {
 	struct world *w = new_world_with(soft);
-	struct seen s, waiting;
+	struct seen warm, s, waiting;
 
 	serve(w, &k4);
+	submit(w, &warm, 44);
+	assert_true(take(w));
+	answer(w, 1); /* so that it is made again at once */
 	start_read(w, &s, 5000);
 	submit(w, &waiting, 44);
 	w->now += 10 * SEC;
@@ -1014,6 +1020,144 @@ static void destroying_cancels_what_is_there(void **state)
 	assert_int_equal(sent.status, -ECANCELED);
 	assert_int_equal(queued.status, -ECANCELED);
 	assert_int_equal(sent.released + queued.released, 2);
+}
+
+/* What a soft call waits for is its own deadline, whoever was sent before it. */
+static void no_retrans(struct rpcrdma_params *p)
+{
+	soft(p);
+	p->retrans = 0;
+}
+
+static void an_abandoned_call_has_no_deadline_and_hides_none(void **state)
+{
+	struct world *w = new_world_with(no_retrans);
+	struct seen first, abandoned, s;
+
+	serve(w, &k4);
+	submit(w, &first, 44);
+	submit(w, &abandoned, 44);
+	assert_true(take(w));
+	w->now += 2 * SEC;
+	submit(w, &s, 44);
+	w->now += 6 * SEC;
+	answer(w, 4); /* 8 s after the two, 6 s after the third, which now leave */
+	assert_int_equal(first.done, 1);
+	assert_true(take(w));
+	assert_true(take(w));
+	rpcrdma_call_abandon(abandoned.call);
+	w->now += 2 * SEC; /* its deadline, which nobody waits for */
+	turn(w);
+	assert_int_equal(w->downs, 0);
+	assert_int_equal(rpcrdma_next_timeout(w->x), w->now + 2 * SEC);
+	w->now += 2 * SEC;
+	turn(w);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.status, -ETIMEDOUT);
+	assert_int_equal(abandoned.released, 1);
+	end_world(w);
+}
+
+/* A server that accepts and hangs up, for instance at the very call that is sent again each time. */
+static void a_connection_that_answered_nothing_is_not_made_again_at_once(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+
+	submit(w, &s, 44);
+	for (int i = 0; i < 3; i++) {
+		assert_true(take(w));
+		fake_drop(w->server, -ECONNRESET, "");
+		turn(w);
+		assert_int_equal(w->downs, i + 1);
+		assert_in_range(w->retry_ns, 75000000u << i, 125000000u << i);
+		drop_server(w);
+		serve(w, &k4);
+	}
+	assert_true(take(w));
+	answer(w, 4);
+	assert_int_equal(s.done, 1);
+	fake_drop(w->server, -ECONNRESET, "");
+	turn(w);
+	assert_int_equal(w->retry_ns, 0);
+	end_world(w);
+}
+
+static void the_reason_of_the_device_stands(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+
+	start_read(w, &s, 5000);
+	struct rpcrdma_header h = answer_header(w, 4);
+	uint8_t out[256] = {0};
+	struct xdr_writer xw = xdr_writer(out, sizeof out);
+	rpcrdma_header_encode(&xw, &h);
+	xdr_put_u32(&xw, h.xid);
+	assert_int_equal(fake_send_raw(w->server, out, (uint32_t)xdr_written(&xw) + 20, 0), 0);
+	fake_drop(w->server, -ECONNRESET, "the cable was pulled");
+	turn(w); /* finds the reply and the end at once: its window cannot be invalidated any more */
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.status, 0);
+	assert_int_equal(w->down_error, -ECONNRESET);
+	assert_string_equal(w->why, "the cable was pulled");
+	end_world(w);
+}
+
+/* 2^28 calls later, the number of a call that is still there is not given out again. */
+static void xids_that_are_in_use_are_passed_over(void **state)
+{
+	struct world *w = new_world();
+	struct seen sent, queued, s;
+
+	submit(w, &sent, 44);
+	submit(w, &queued, 44);
+	assert_true(take(w));
+	uint32_t xid = sent.call->xid;
+	assert_int_equal(queued.call->xid, xid + 1);
+	w->x->xid_next = xid; /* round once */
+	new_call(w, &s, 44);
+	assert_int_equal(s.call->xid, xid + 2);
+	rpcrdma_call_put(s.call);
+	w->x->xid_next = xid;
+	answer(w, 4);
+	assert_int_equal(sent.done, 1);
+	new_call(w, &s, 44);
+	assert_int_equal(s.call->xid, xid); /* free again */
+	rpcrdma_call_put(s.call);
+	end_world(w);
+}
+
+static void destroying_cancels_what_done_submits_too(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+
+	submit(w, &s, 44);
+	s.again = true;
+	end_world(w);
+	assert_int_equal(s.done, 2);
+	assert_int_equal(s.status, -ECANCELED);
+	assert_int_equal(s.released, 1);
+}
+
+/* RFC 8166 §4.5: not even the XID of what is shorter than any header can be trusted. */
+static void a_message_without_a_header_is_dropped(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+
+	submit(w, &s, 44);
+	assert_true(take(w));
+	uint32_t words[4] = {htonl(s.call->xid), htonl(1), htonl(4), htonl(RDMA_ERROR)};
+	assert_int_equal(fake_send_raw(w->server, words, sizeof words, 0), 0);
+	turn(w);
+	assert_int_equal(s.done, 0);
+	assert_int_equal(rpcrdma_stats(w->x)->unknown_replies, 1);
+	answer(w, 4);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.status, 0);
+	end_world(w);
 }
 
 /* Fail the n-th post, raise n until a whole READ needs no more: each time the call is answered on a second
@@ -1149,6 +1293,12 @@ int main(void)
 		cmocka_unit_test(an_abandoned_call_keeps_its_memory_until_the_reply),
 		cmocka_unit_test(an_abandoned_call_that_has_not_left_is_released_at_once),
 		cmocka_unit_test(destroying_cancels_what_is_there),
+		cmocka_unit_test(an_abandoned_call_has_no_deadline_and_hides_none),
+		cmocka_unit_test(a_connection_that_answered_nothing_is_not_made_again_at_once),
+		cmocka_unit_test(the_reason_of_the_device_stands),
+		cmocka_unit_test(xids_that_are_in_use_are_passed_over),
+		cmocka_unit_test(destroying_cancels_what_done_submits_too),
+		cmocka_unit_test(a_message_without_a_header_is_dropped),
 		cmocka_unit_test(any_post_may_fail),
 		cmocka_unit_test(any_request_may_fail_on_the_device),
 		cmocka_unit_test(too_small_an_arena_is_refused_and_nothing_is_left),
