@@ -260,9 +260,12 @@ static void created(struct op *op, int err, struct inode *inode)
 /* Without O_EXCL, a file that is there already is to be opened as it is, under its own permissions; but the
  * kernel believed that there was none. -ESTALE makes it look again (it repeats the whole open with
  * LOOKUP_REVAL), find the file, and check and OPEN it like any other; a symbolic link it will follow. */
-static int create_error(const struct make *m, int err)
+static int create_error(const struct op *op, const struct make *m, int err)
 {
-	return err == -EEXIST && m->opens && !(m->fi.flags & O_EXCL) ? -ESTALE : err;
+	if (err != -EEXIST || !m->opens || (m->fi.flags & O_EXCL))
+		return err;
+	inode_sent_back(the_mount->inodes, op->tid);
+	return -ESTALE;
 }
 
 static void on_create(struct op *op, int err, struct xdr_reader *results)
@@ -276,7 +279,7 @@ static void on_create(struct op *op, int err, struct xdr_reader *results)
 		m->how = NFS3_GUARDED;
 		create_send(op);
 	} else if (err) {
-		op_reply_err(op, create_error(m, err));
+		op_reply_err(op, create_error(op, m, err));
 	} else {
 		fs_entry_resolve(op, &res.fh, &res.attr);
 	}

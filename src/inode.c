@@ -14,6 +14,7 @@
 
 #define BUCKETS_FIRST 1024u
 #define SENT_BACK_SLOTS 4096u
+#define ANY_FILE UINT32_MAX /* in place of the low half of a generation */
 
 struct inode_table {
 	pthread_mutex_t lock; /* the table's lock of inode.h */
@@ -453,15 +454,30 @@ bool inode_has_news(struct inode *inode)
 	return news;
 }
 
+static _Atomic uint64_t *sent_back_slot(struct inode_table *table, pid_t tid)
+{
+	return &table->sent_back[(uint32_t)tid % SENT_BACK_SLOTS];
+}
+
+static uint64_t sent_back_mark(pid_t tid, uint32_t file)
+{
+	return (uint64_t)(uint32_t)tid << 32 | file;
+}
+
+void inode_sent_back(struct inode_table *table, pid_t tid)
+{
+	atomic_store(sent_back_slot(table, tid), sent_back_mark(tid, ANY_FILE));
+}
+
 bool inode_kernel_is_behind(struct inode *inode, pid_t tid)
 {
-	_Atomic uint64_t *slot = &inode->table->sent_back[(uint32_t)tid % SENT_BACK_SLOTS];
-	uint64_t mark = (uint64_t)(uint32_t)tid << 32 | (uint32_t)inode->generation;
+	_Atomic uint64_t *slot = sent_back_slot(inode->table, tid);
+	uint64_t mark = sent_back_mark(tid, (uint32_t)inode->generation), found = atomic_load(slot);
 
 	pthread_mutex_lock(&inode->lock);
 	bool behind = inode->told_changes != inode->attr.foreign_changes;
 	pthread_mutex_unlock(&inode->lock);
-	if (atomic_load(slot) == mark) {
+	if (found == mark || found == sent_back_mark(tid, ANY_FILE)) {
 		atomic_store(slot, 0);
 		return false;
 	}

@@ -132,6 +132,8 @@ bool inode_has_news(struct inode *inode);
  * thread, however many threads ask in between: the OPEN of that thread is to be sent back to look the name up
  * again, and a second refusal would be its caller's to see. */
 bool inode_kernel_is_behind(struct inode *inode, pid_t tid);
+/* The open of that thread was sent back already, before it was known which file it means. */
+void inode_sent_back(struct inode_table *table, pid_t tid);
 /* How much longer the names in a directory may be believed: whoever changes a name changes its directory. */
 uint64_t inode_names_valid_ns(struct inode *dir, uint64_t now_ns);
 /* How often others have changed the contents: an open compares it with what it was at the last one. */

@@ -60,6 +60,35 @@ test_closed_files_are_seen_both_ways()
 	cmp "$a/big" "$export/big"
 }
 
+# Somebody else makes and fills the file that an open with O_CREAT is about to make.
+test_two_create_one_file()
+{
+	serve_and_mount
+	python3 - "$mnt" "$export" <<-'EOF'
+		import multiprocessing, os, sys
+		turn = multiprocessing.Value("i", -1)
+		def make(directory, i, flags):
+		    return os.open(f"{directory}/file{i}", os.O_CREAT | os.O_WRONLY | flags)
+		def other():
+		    for i in range(400):
+		        while turn.value < i:
+		            pass
+		        fd = make(sys.argv[2], i, 0)
+		        for _ in range(200):
+		            os.write(fd, b"x")
+		        os.close(fd)
+		p = multiprocessing.Process(target=other)
+		p.start()
+		for i in range(400):
+		    turn.value = i
+		    for _ in range(i % 40 * 30):
+		        pass
+		    os.close(make(sys.argv[1], i, os.O_APPEND))
+		p.join()
+		assert p.exitcode == 0
+	EOF
+}
+
 test_noac_shows_changes_to_who_has_the_file_open()
 {
 	two_mounts noac

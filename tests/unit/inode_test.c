@@ -314,6 +314,9 @@ static void an_open_is_sent_back_once_whatever_others_do_meanwhile(void **state)
 	assert_false(inode_kernel_is_behind(a, 1));
 	assert_false(inode_kernel_is_behind(a, 2));
 	assert_true(inode_kernel_is_behind(a, 1)); /* another open */
+	inode_sent_back(table, 3);
+	assert_false(inode_kernel_is_behind(a, 3));
+	assert_true(inode_kernel_is_behind(a, 3));
 	inode_table_destroy(table);
 }
 
