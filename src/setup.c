@@ -20,95 +20,7 @@
 #define SECOND_NS 1000000000ull
 /* A server that has accepted the connection and says nothing for so long is none. */
 #define ANSWER_NS (20 * SECOND_NS)
-/* A listing or a link's text needs this much, however small rsize and wsize are. */
-#define MIN_IO_BYTES 8192u
-
-/* ---- what is available ---- */
-
-static void take_softiwarp(struct setup_choice *choice, const char *why)
-{
-	choice->device = rdma_device_by_name("softiwarp");
-	choice->why = why;
-	choice->bounds = true;
-}
-
-static int choose_device(const struct options *opts, const struct sockaddr_storage *addr, socklen_t addr_len,
-			 struct setup_choice *choice, bool *windows, char *err)
-{
-	const struct rdma_device *verbs = rdma_device_by_name("verbs");
-	struct rdma_probe probe;
-
-	*windows = true;
-	if (opts->device == DEVICE_SOFTIWARP) {
-		take_softiwarp(choice, "as asked");
-		return 0;
-	}
-	int error = verbs->probe((const struct sockaddr *)addr, addr_len, &probe);
-	if (error && opts->device == DEVICE_VERBS) {
-		snprintf(err, SETUP_ERR_SIZE,
-			 "option 'device=verbs': no RDMA device on the route to %s (%s): is the adapter's "
-			 "module loaded, "
-			 "and rdma_ucm? Or use device=softiwarp, which needs none and reaches iWARP servers",
-			 opts->server, strerror(-error));
-		return -ENODEV;
-	}
-	if (error) {
-		take_softiwarp(choice, "no RDMA device is on the route to the server");
-		return 0;
-	}
-	choice->device = verbs;
-	choice->why =
-		opts->device == DEVICE_VERBS ? "as asked" : "an RDMA device is on the route to the server";
-	snprintf(choice->adapter, sizeof choice->adapter, "%s", probe.adapter);
-	choice->bounds = probe.limits.window_bounds;
-	*windows = probe.limits.windows;
-	return 0;
-}
-
-int setup_choose(const struct options *opts, const struct sockaddr_storage *addr, socklen_t addr_len,
-		 struct setup_choice *choice, char *err)
-{
-	bool windows;
-
-	*choice = (struct setup_choice){0};
-	int error = choose_device(opts, addr, addr_len, choice, &windows, err);
-	if (error)
-		return error;
-	if (opts->memreg == MEMREG_WINDOW && !windows) {
-		snprintf(err, SETUP_ERR_SIZE,
-			 "option 'memreg=window': %s has no memory windows; use memreg=dynamic, which is as "
-			 "safe",
-			 choice->adapter);
-		return -EOPNOTSUPP;
-	}
-	if (opts->memreg == MEMREG_PERSISTENT)
-		choice->strategy = FMR_PERSISTENT;
-	else if (opts->memreg == MEMREG_DYNAMIC || !windows)
-		choice->strategy = FMR_DYNAMIC;
-	else
-		choice->strategy = FMR_WINDOW;
-	return 0;
-}
-
 /* ---- the lanes ---- */
-
-static size_t max_io(const struct options *o)
-{
-	size_t max = o->rsize > o->wsize ? o->rsize : o->wsize;
-	return max > MIN_IO_BYTES ? max : MIN_IO_BYTES;
-}
-
-static int check_arena(const struct options *o, char *err)
-{
-	size_t least = arena_min_bytes(max_io(o));
-	if (o->arena >= least)
-		return 0;
-	snprintf(err, SETUP_ERR_SIZE,
-		 "option 'arena=%u': too small for rsize=%u,wsize=%u: give at least arena=%zu, or smaller "
-		 "rsize and wsize",
-		 o->arena, o->rsize, o->wsize, least);
-	return -EINVAL;
-}
 
 static int make_lanes(struct nfs_mount *mount, const struct lane_transport *transport, char *err)
 {
@@ -276,7 +188,7 @@ static uint32_t agree(uint32_t wanted, uint32_t servers)
 static void agree_sizes(struct nfs_mount *mount, const struct nfs3_fsinfo_res *info)
 {
 	const struct options *o = mount->opts;
-	uint32_t list_max = (uint32_t)max_io(o) - 1024; /* a listing's head comes on top of the count */
+	uint32_t list_max = (uint32_t)setup_max_io(o) - 1024; /* a listing's head comes on top of the count */
 	mount->rsize = agree(o->rsize, info->rtmax);
 	mount->wsize = agree(o->wsize, info->wtmax);
 	mount->dtsize = info->dtpref && info->dtpref < list_max ? info->dtpref : list_max;
@@ -351,7 +263,7 @@ int setup_lanes(struct nfs_mount *mount, const struct setup_choice *choice,
 		.credits = o->credits < RPCRDMA_CREDITS_MAX ? o->credits : RPCRDMA_CREDITS_MAX,
 		.inline_bytes = o->inline_size < RPCRDMA_INLINE_MAX ? o->inline_size : RPCRDMA_INLINE_MAX,
 		.arena_bytes = o->arena & ~(size_t)(ARENA_PAGE_BYTES - 1),
-		.max_io_bytes = max_io(o),
+		.max_io_bytes = setup_max_io(o),
 		.timeo_ns = o->timeo * (SECOND_NS / 10),
 		.retrans = o->retrans,
 		.soft = o->recovery != RECOVERY_HARD,
@@ -359,7 +271,7 @@ int setup_lanes(struct nfs_mount *mount, const struct setup_choice *choice,
 	mount->nlanes = o->nconnect;
 	if (getrandom(&t.xid_random, sizeof t.xid_random, 0) != sizeof t.xid_random)
 		t.xid_random = (uint32_t)lane_clock_ns();
-	int error = check_arena(o, err);
+	int error = setup_check_arena(o, err);
 	if (!error)
 		error = make_lanes(mount, &t, err);
 	if (error)
