@@ -199,6 +199,7 @@ struct endpoint {
 	void *epoll_data;
 	bool crc; /* of the connection */
 	bool want_crc;
+	bool input_due;				 /* accept(): what came before it gives no further event */
 	bool disconnecting;			 /* IDLE once the last completion was polled */
 	uint32_t max_send, max_recv, read_depth; /* as opened */
 	uint32_t sends_used, recvs_used;	 /* queued, or complete and not yet polled */

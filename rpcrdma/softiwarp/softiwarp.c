@@ -53,7 +53,7 @@ void ep_release(struct stag_entry *source, struct endpoint *ep)
 
 void ep_update_timeout(struct endpoint *ep)
 {
-	bool due = ep->completions.head != ep->completions.tail;
+	bool due = ep->input_due || ep->completions.head != ep->completions.tail;
 	uint64_t at = ep->ep.state == RDMA_EP_ESTABLISHED ? wake_timeout_ns(ep) : ep->setup.deadline_ns;
 	ep->ep.timeout_ns = due ? 1 : at;
 }
@@ -127,6 +127,7 @@ void ep_end(struct endpoint *ep, int error, const char *why, ...)
 	ep->ep.state = RDMA_EP_CLOSED;
 	ep->setup.step = SETUP_NONE;
 	ep->setup.deadline_ns = 0;
+	ep->input_due = false;
 	close_socket(ep);
 	flush_messages(ep);
 	flush_reads(ep);
@@ -263,7 +264,7 @@ static void reset_connection(struct endpoint *ep)
 	for (unsigned int q = 0; q < DDP_QUEUES; q++)
 		tx->msn[q] = ep->rx.queues[q].msn = 1; /* RFC 5041 §4.3 */
 	wake_reset(ep);
-	ep->disconnecting = false;
+	ep->disconnecting = ep->input_due = false;
 	ep->ep.error = 0;
 	ep->ep.why[0] = '\0';
 	ep->ep.peer_private_len = 0;
@@ -335,8 +336,8 @@ static int softiwarp_accept(struct rdma_ep *base, const void *priv, uint32_t pri
 	if (rc < 0)
 		return rc;
 	setup_run(ep, 0);
-	ep->ep.timeout_ns =
-		1; /* a client that did not wait for the reply: its input gives no further event */
+	ep->input_due = ep->ep.state != RDMA_EP_CLOSED;
+	ep_update_timeout(ep);
 	return base->state == RDMA_EP_CLOSED ? base->error : 0;
 }
 
@@ -493,6 +494,7 @@ static bool softiwarp_progress(struct rdma_ep *base, uint64_t now_ns)
 {
 	struct endpoint *ep = endpoint(base);
 	bool more = false;
+	ep->input_due = false;
 	if (base->state == RDMA_EP_CONNECTING || base->state == RDMA_EP_REQUESTED)
 		setup_run(ep, now_ns);
 	if (base->state == RDMA_EP_ESTABLISHED)

@@ -1037,6 +1037,32 @@ static void set_up_in_single_bytes(void **state)
 	assert_memory_equal(v->ep->peer_private, "private", 7);
 }
 
+/* A client that does not wait for the reply. Its message came, and gave its event, before accept(): no other
+ * event tells of it, and the poll() that follows every turn must not forget it. */
+static void what_came_before_the_answer_is_not_forgotten(void **state)
+{
+	struct victim *v = *state;
+	struct peer_mpa request = {.flags = PEER_MPA_CRC | PEER_MPA_ENHANCED | 2, .ird = 1, .ord = 1};
+	struct rdma_ep_params params = {.epoll_fd = v->epoll_fd};
+	v->peer.pump = NULL;
+	assert_int_equal(peer_connect(&v->peer, &v->addr), 0);
+	assert_int_equal(peer_send_mpa(&v->peer, &request), 0);
+	assert_int_equal(peer_send(&v->peer, "early", 5, 0), 0);
+	assert_int_equal(softiwarp_device.listener_accept(v->listener, &params, NULL, &v->ep), 0);
+	for (int i = 0; i < 3; i++)
+		v->ep->ops->progress(v->ep, v->now_ns);
+	assert_int_equal(v->ep->state, RDMA_EP_REQUESTED);
+	give_memory(v);
+	post_recv(v, RECV_AT, RECV_BYTES);
+	assert_int_equal(v->ep->ops->accept(v->ep, NULL, 0), 0);
+	assert_int_equal(v->ep->ops->poll(v->ep, v->wc, 1024), 0);
+	assert_in_range(v->ep->timeout_ns, 1, v->now_ns + 1);
+	v->ep->ops->progress(v->ep, v->now_ns);
+	assert_int_equal(v->ep->ops->poll(v->ep, v->wc, 1024), 1);
+	assert_memory_equal(v->memory + RECV_AT, "early", 5);
+	assert_int_equal(v->ep->timeout_ns, 0);
+}
+
 /* A whole conversation of the peer's, cut off after each of its bytes. */
 static void input_cut_off_anywhere(void **state)
 {
@@ -1539,6 +1565,7 @@ int main(void)
 		cmocka_unit_test(traffic_in_pieces_of_any_size),
 		SERVER(a_turn_has_an_end),
 		LISTENER(set_up_in_single_bytes),
+		LISTENER(what_came_before_the_answer_is_not_forgotten),
 		cmocka_unit_test(input_cut_off_anywhere),
 		cmocka_unit_test(random_frames_do_no_harm),
 		BARE(crc_may_be_off),
