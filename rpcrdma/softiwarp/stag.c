@@ -14,12 +14,12 @@ _Static_assert(STAG_INDEX_BITS + STAG_BIND_BITS == 32, "an STag is an index and 
 _Static_assert(STAG_BIND_BITS % 2 == 0, "the permutation works on two halves");
 
 /* A permutation of the numbers of STAG_BIND_BITS bits (a Feistel network): each number comes once, in an
- * order that only the secrets tell. */
-static uint32_t permute(const struct stag_table *t, uint32_t n)
+ * order that only the secrets tell, and that is another one for each index. */
+static uint32_t permute(const struct stag_table *t, uint32_t index, uint32_t n)
 {
 	uint32_t left = n >> HALF_BITS & HALF_MASK, right = n & HALF_MASK;
 	for (unsigned int round = 0; round < 4; round++) {
-		uint64_t mixed = (right + 1) * (t->secrets[round] | 1);
+		uint64_t mixed = ((index << HALF_BITS | right) + 1) * (t->secrets[round] | 1);
 		mixed ^= mixed >> 29;
 		mixed *= 0xbf58476d1ce4e5b9ull; /* an odd number that spreads bits well: that of splitmix64 */
 		uint32_t next = left ^ (uint32_t)(mixed >> 40 & HALF_MASK);
@@ -34,7 +34,7 @@ static uint32_t make_stag(const struct stag_table *t, uint32_t index, uint32_t *
 {
 	uint32_t stag;
 	do
-		stag = (permute(t, ++*n & BIND_MASK) << STAG_INDEX_BITS | index) ^ t->mask;
+		stag = (permute(t, index, ++*n & BIND_MASK) << STAG_INDEX_BITS | index) ^ t->mask;
 	while (!stag);
 	return stag;
 }

@@ -52,6 +52,20 @@ static struct stag_entry *window(struct stag_table *t, unsigned int access)
 	return e;
 }
 
+/* Two entries that were bound equally often: the keys of one do not tell those of the other. */
+static void keys_of_two_entries_differ_in_more_than_their_index(void **state)
+{
+	struct stag_table *t = *state;
+	struct stag_entry *a = window(t, FMR_REMOTE_WRITE), *b = window(t, FMR_REMOTE_WRITE);
+	unsigned int alike = 0;
+	for (int i = 0; i < 100; i++) {
+		stag_bind(t, a, memory + 100, 10, FMR_REMOTE_WRITE);
+		stag_bind(t, b, memory + 100, 10, FMR_REMOTE_WRITE);
+		alike += (a->stag ^ b->stag) >> STAG_INDEX_BITS == 0;
+	}
+	assert_in_range(alike, 0, 2); /* by chance: once in 2^20 times */
+}
+
 static void bounds_are_exact(void **state)
 {
 	struct stag_table *t = *state;
@@ -201,6 +215,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(bounds_are_exact),
+		TEST(keys_of_two_entries_differ_in_more_than_their_index),
 		TEST(access_is_exact),
 		TEST(unbound_keys_are_invalid),
 		TEST(keys_of_an_entry_differ_for_a_million_binds),
