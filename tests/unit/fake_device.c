@@ -490,7 +490,8 @@ static int fake_queue_write(struct rdma_ep *ep, const struct rdma_sge *sge, unsi
 	struct work w = {.kind = FAKE_WRITE, .nsge = nsge, .rkey = rkey, .offset = offset, .ctx = ctx};
 	if (nsge > RDMA_SGE_MAX)
 		return misuse(fake_of(ep), -EINVAL);
-	memcpy(w.sge, sge, nsge * sizeof *sge);
+	if (nsge) /* a zero-length Write has no sge at all */
+		memcpy(w.sge, sge, nsge * sizeof *sge);
 	return queue(fake_of(ep), &w);
 }
 

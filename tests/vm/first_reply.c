@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * first_reply ADDRESS PORT N DEVICE: connects N times in a row, asks NFS's NULL each time, and says how long the slowest first reply
- * took. Exit status 0 only if every connection had its reply within a second.
+ * first_reply ADDRESS PORT N DEVICE: connects N times in a row, asks NFS's NULL each time, and says how long
+ * the slowest first reply took. Exit status 0 only if every connection had its reply within a second.
  */
 #include "rpcrdma.h"
 #include "xdr.h"
@@ -115,7 +115,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < n; i++) {
 		uint64_t took = once(&params, epoll_fd);
 		if (!took) {
-			printf("connection %d of %d: %s\n", i + 1, n, down ? why : "no reply within a second");
+			printf("connection %d of %d: %s\n", i + 1, n,
+			       down ? why : "no reply within a second");
 			return 1;
 		}
 		if (took > slowest)
