@@ -130,8 +130,6 @@ static void drain(struct rpcrdma_xprt *x)
 	x->ep->ops->disconnect(x->ep);
 	while (poll_completions(x))
 		;
-	for (unsigned int i = 0; i < x->nrecvs; i++)
-		x->recvs[i].posted = false;
 }
 
 /* Step 3, for one call. */

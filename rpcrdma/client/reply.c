@@ -21,11 +21,8 @@
 int post_recv(struct rpcrdma_xprt *x, struct recv *r)
 {
 	struct rdma_sge sge = {r->buf, x->params.inline_bytes, r->region->lkey};
-	int err = x->ep->ops->queue_recv(x->ep, &sge, r);
 
-	if (!err)
-		r->posted = true;
-	return err;
+	return x->ep->ops->queue_recv(x->ep, &sge, r);
 }
 
 void repost_recv(struct rpcrdma_xprt *x, struct recv *r)
@@ -59,8 +56,6 @@ static int accept_message(struct call *c, const struct rpcrdma_header *h, struct
 
 	if (!err)
 		err = check_returned(c->plan.reply_chunk, pub->reply_max, &h->reply_chunk, &long_reply);
-	if (!err && (h->call_chunk.nsegs || h->read_chunk.nsegs))
-		err = -EPROTO; /* a reply has nothing for us to fetch */
 	if (!err && (h->proc == RDMA_NOMSG) != (long_reply > 0))
 		err = -EPROTO;
 	if (err)
@@ -177,9 +172,7 @@ static void on_completion(struct rpcrdma_xprt *x, const struct rdma_wc *wc)
 	struct recv *recv = wc->kind == RDMA_WC_RECV ? wc->ctx : NULL;
 	struct call *c = NULL;
 
-	if (recv)
-		recv->posted = false;
-	else if (wc->kind == RDMA_WC_SEND)
+	if (wc->kind == RDMA_WC_SEND)
 		c = wc->ctx;
 	else if (wc->kind == RDMA_WC_INVALIDATE)
 		c = ((struct fmr *)wc->ctx)->owner;

@@ -42,11 +42,10 @@ enum call_state {
 	CALL_FINISHED, /* outcome known, nothing of it is at the device; done() is due or running */
 };
 
-/* A receive buffer. */
+/* A receive buffer; donated to the device from post_recv() until its completion. */
 struct recv {
 	uint8_t *buf;
 	const struct fmr_region *region; /* that holds it; its key may change with the connection */
-	bool posted;			 /* donated to the device until its completion */
 };
 
 struct call {

@@ -71,7 +71,13 @@ static uint32_t check_read_response(struct endpoint *ep)
 	return FAULT_NONE;
 }
 
-/* What all untagged messages have in common: sequence number, offset, one kind per message. */
+static bool carries_invalidate(const struct ddp_header *h)
+{
+	return h->opcode == RDMAP_SEND_INVALIDATE || h->opcode == RDMAP_SEND_SE_INVALIDATE;
+}
+
+/* What all untagged messages have in common: sequence number, offset, one kind per message. The Invalidate
+ * STag is ignored where it means nothing (RFC 5040 §4.1). */
 static uint32_t check_sequence(struct endpoint *ep)
 {
 	const struct ddp_header *h = &ep->rx.header;
@@ -80,7 +86,7 @@ static uint32_t check_sequence(struct endpoint *ep)
 		return FAULT_DDP_MSN;
 	if (h->offset != q->done)
 		return FAULT_DDP_OFFSET;
-	if (q->under_way && (h->opcode != q->opcode || h->stag != q->stag))
+	if (q->under_way && (h->opcode != q->opcode || (carries_invalidate(h) && h->stag != q->stag)))
 		return FAULT_RDMAP_OPCODE;
 	return FAULT_NONE;
 }
@@ -170,7 +176,7 @@ static void deliver_send(struct endpoint *ep)
 	struct rdma_wc wc = {.kind = RDMA_WC_RECV};
 	if (!ends_message(rx, &wc.len_bytes))
 		return;
-	if (rx->header.opcode == RDMAP_SEND_INVALIDATE || rx->header.opcode == RDMAP_SEND_SE_INVALIDATE) {
+	if (carries_invalidate(&rx->header)) {
 		uint32_t fault = remote_invalidate(ep, rx->header.stag);
 		if (fault) {
 			ep_violation(ep, fault, true);

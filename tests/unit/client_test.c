@@ -544,6 +544,38 @@ static void credits_bound_what_is_outstanding(void **state)
 	end_world(w);
 }
 
+static void fewer_credits_than_are_in_use_stop_the_rest(void **state)
+{
+	struct world *w = new_world();
+	struct seen s[7];
+
+	for (int i = 0; i < 7; i++)
+		submit(w, &s[i], 44);
+	assert_true(take(w));
+	answer(w, 4);
+	for (int i = 1; i < 5; i++)
+		assert_true(take(w));
+	/* Four are out, two wait; then the server has one credit left for us, and none at all. */
+	for (int i = 1; i < 4; i++) {
+		struct rpcrdma_header h = {
+			.xid = s[i].call->xid, .vers = 1, .credits = (uint32_t)i & 1, .proc = RDMA_MSG};
+		say(w, &h, h.xid, 24, 0);
+		assert_int_equal(s[i].done, 1);
+		assert_false(take(w)); /* while one is out */
+	}
+	struct rpcrdma_header last = {.xid = s[4].call->xid, .vers = 1, .credits = 0, .proc = RDMA_MSG};
+	say(w, &last, last.xid, 24, 0);
+	assert_true(take(w));
+	assert_int_equal(w->h.xid, s[5].call->xid);
+	assert_false(take(w));
+	answer(w, 1);
+	assert_true(take(w));
+	answer(w, 1);
+	assert_int_equal(s[6].done, 1);
+	assert_int_equal(rpcrdma_stats(w->x)->outstanding, 0);
+	end_world(w);
+}
+
 static void one_doorbell_serves_all_that_leaves_together(void **state)
 {
 	struct world *w = new_world();
@@ -828,6 +860,41 @@ static void calls_are_sent_again_in_order_with_their_xids(void **state)
 	}
 	assert_int_equal(s[0].transmissions, 2);
 	assert_int_equal(rpcrdma_stats(w->x)->retransmits, 4);
+	end_world(w);
+}
+
+/* What went inline goes by a chunk, and a reply that would have come inline has its reply chunk. */
+static void a_call_is_planned_anew_for_each_connection(void **state)
+{
+	struct world *w = new_world();
+	struct seen s;
+	struct rpcrdma_call *call = new_call(w, &s, 48);
+
+	call->out[0] = (struct iovec){arena_alloc(rpcrdma_arena(w->x), 4096, ARENA_REPLY), 2000};
+	call->nout = 1;
+	call->out_pos = 48;
+	call->reply_max = 3000;
+	call->reply_buf = (struct iovec){arena_alloc(rpcrdma_arena(w->x), 4096, ARENA_REPLY), 4096};
+	rpcrdma_submit(call, w->now);
+	assert_true(take(w));
+	assert_int_equal(w->rpc_len, 2048);
+	assert_int_equal(w->h.read_chunk.nsegs + w->h.reply_chunk.nsegs, 0);
+	fake_drop(w->server, -ECONNRESET, "");
+	turn(w);
+	drop_server(w);
+	serve(w, &k1);
+	assert_true(take(w));
+	assert_int_equal(w->h.xid, call->xid);
+	assert_int_equal(w->rpc_len, 48);
+	assert_int_equal(w->h.read_chunk.nsegs, 1);
+	assert_int_equal(w->h.read_chunk.segs[0].length, 2000);
+	assert_int_equal(w->h.read_pos, 48);
+	assert_int_equal(w->h.reply_chunk.nsegs, 1);
+	assert_int_equal(w->h.reply_chunk.segs[0].length, 3000);
+	answer(w, 4);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(s.status, 0);
+	assert_int_equal(fmrpool_stats(rpcrdma_pool(w->x))->in_use, 0);
 	end_world(w);
 }
 
@@ -1275,6 +1342,7 @@ int main(void)
 		cmocka_unit_test(a_short_reply_may_leave_the_reply_chunk_unused),
 		cmocka_unit_test(a_long_call_is_fetched),
 		cmocka_unit_test(credits_bound_what_is_outstanding),
+		cmocka_unit_test(fewer_credits_than_are_in_use_stop_the_rest),
 		cmocka_unit_test(one_doorbell_serves_all_that_leaves_together),
 		cmocka_unit_test(calls_that_need_many_registrations_wait_in_order_holding_none),
 		cmocka_unit_test(a_call_may_be_renewed_in_done),
@@ -1284,6 +1352,7 @@ int main(void)
 		cmocka_unit_test(rdma_errors_fail_their_call),
 		cmocka_unit_test(invalidating_what_is_not_the_calls_ends_the_connection),
 		cmocka_unit_test(calls_are_sent_again_in_order_with_their_xids),
+		cmocka_unit_test(a_call_is_planned_anew_for_each_connection),
 		cmocka_unit_test(a_reply_that_came_before_the_end_is_not_lost),
 		cmocka_unit_test(a_failed_invalidate_ends_the_connection),
 		cmocka_unit_test(an_unanswered_call_ends_the_connection),

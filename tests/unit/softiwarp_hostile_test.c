@@ -1027,6 +1027,26 @@ static void a_turn_has_an_end(void **state)
 	assert_true(share <= (1 << 20) + 70000);
 }
 
+/* RFC 5040 §4.1: where it means nothing, the Invalidate STag is ignored. */
+static void a_plain_send_may_carry_any_invalidate_stag(void **state)
+{
+	struct victim *v = *state;
+	memset(text, 't', 8);
+	frame(v, &fpdu, PEER_SEND, 4);
+	fpdu.last = false;
+	fpdu.stag = v->writable.rkey;
+	assert_int_equal(peer_send_fpdu(&v->peer, &fpdu), 0);
+	frame(v, &fpdu, PEER_SEND, 4);
+	fpdu.offset = 4;
+	fpdu.stag = 7;
+	assert_int_equal(peer_send_fpdu(&v->peer, &fpdu), 0);
+	turns(v);
+	assert_int_equal(v->nwc, 1);
+	assert_int_equal(v->wc[0].len_bytes, 8);
+	assert_false(v->wc[0].invalidated);
+	assert_int_equal(v->ep->state, RDMA_EP_ESTABLISHED);
+}
+
 static void set_up_in_single_bytes(void **state)
 {
 	struct victim *v = *state;
@@ -1564,6 +1584,7 @@ int main(void)
 		CLIENT(rebound_window_does_not_take_the_rest),
 		cmocka_unit_test(traffic_in_pieces_of_any_size),
 		SERVER(a_turn_has_an_end),
+		SERVER(a_plain_send_may_carry_any_invalidate_stag),
 		LISTENER(set_up_in_single_bytes),
 		LISTENER(what_came_before_the_answer_is_not_forgotten),
 		cmocka_unit_test(input_cut_off_anywhere),
