@@ -209,6 +209,7 @@ row_kernel_rxe_to_exportd()
 	modprobe rpcrdma
 	mkdir "$T/export"
 	start_exportd "$T/export" --no-root-squash --listen $address --device verbs
+	/host/bin/first_reply $address "$rdma_port" 5 verbs
 	work_kernel "proto=rdma,port=$rdma_port"
 }
 
@@ -247,15 +248,28 @@ run()
 	"row_$row_name" "$row_args"
 }
 
+# A guest that hangs is ended from outside: what it has seen so far is out by then.
+keep_logs()
+{
+	while sleep 10; do
+		cp $T/*.log /host/out/ 2>/dev/null
+		dmesg >/host/out/dmesg
+		ps -eo pid,stat,wchan:24,args >/host/out/ps
+	done
+}
+
 status=0
-mkdir -p /host/out
+mkdir -p /host/out $T
 if [ "${1:-}" = --row ]; then
 	trap 'echo "FAILED: line $LINENO: $BASH_COMMAND" >&2' ERR
 	set -E
 	run
 	exit 0
 fi
+keep_logs &
 "$0" --row >/host/out/log 2>&1 </dev/null || status=$?
+kill %1
+cp $T/*.log /host/out/ 2>/dev/null
 dmesg >/host/out/dmesg
 if ! kernel_log_is_clean >>/host/out/log; then
 	echo "FAILED: the kernel's log holds a complaint" >>/host/out/log

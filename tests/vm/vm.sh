@@ -174,7 +174,7 @@ test_host_softiwarp()
 	prepare_share
 	start_guest serve_siw "" \
 		"user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:$rdma-:20049,hostfwd=tcp:127.0.0.1:$mountd-:20048"
-	wait_until 120 guest_is_ready || fail "the guest's server does not come up"
+	wait_until $((120 * ${TIME_FACTOR:-1})) guest_is_ready || fail "the guest's server does not come up"
 	"$build_dir/tests/vm/first_reply" 127.0.0.1 "$rdma" 200 softiwarp
 	rdma_port=$rdma tcp_port=$mountd
 	mount_nfs /exp "$T/mnt" device=softiwarp
