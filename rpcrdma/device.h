@@ -160,6 +160,10 @@ struct rdma_probe {
 struct rdma_listener;
 struct rdma_device {
 	const char *name;
+	/* The threads that open, listen, and drive endpoints must all keep the credentials that the process
+	 * had at the first of it: Linux refuses requests to an RDMA device by a thread whose credentials were
+	 * changed, and changed back. */
+	bool fixed_credentials;
 	int (*open)(const struct rdma_ep_params *params, struct rdma_ep **ep);
 	/* Listens on addr (port 0: any). The listener's descriptor is for the caller to watch:
 	 * listener_fd(). */

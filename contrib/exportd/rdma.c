@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "rdma.h"
+#include "aside.h"
 #include "responder.h"
 #include "rpcrdma.h"
 #include "transport.h"
@@ -32,6 +33,7 @@ struct rdma_conn {
 	int wake; /* eventfd in epoll, edge-triggered and never read: a worker has put something into done */
 	struct rdma_ep *ep; /* the svc's, once there is one */
 	struct rpcrdma_svc *svc;
+	struct aside *aside; /* NULL: calls are served on the connection's thread */
 	pthread_mutex_t lock;
 	struct slow_call *done; /* under lock: workers push, the connection's thread takes all */
 	uint32_t slow; /* calls that workers have, or that are in done; the connection's thread only */
@@ -163,7 +165,7 @@ static void on_call(void *ctx, struct rpcrdma_svc_req *req)
 	if (call_waits_for_disk(req->msg, req->msg_len) && slow_submit(c, req))
 		return;
 	struct call call = call_of(c, req, c->head, sizeof c->head);
-	reply_or_drop(&call, serve_call(&call));
+	reply_or_drop(&call, c->aside ? aside_serve(c->aside, &call) : serve_call(&call));
 }
 
 /* Milliseconds until progress is due, rounded up: never early, which would spin. -1: no need. */
@@ -216,6 +218,7 @@ static void conn_close(struct rdma_conn *c)
 {
 	await_workers(c);
 	rpcrdma_svc_destroy(c->svc);
+	aside_stop(c->aside);
 	conn_free(c);
 	connection_end();
 }
@@ -286,11 +289,14 @@ static int accept_one(struct rdma_server *s)
 	c->srv = s->srv;
 	peer_of(&peer, c->peer);
 	bool may = connection_begin();
-	if (may && thread_start(conn_thread, c))
+	if (s->device->fixed_credentials)
+		c->aside = aside_start();
+	if (may && !c->aside == !s->device->fixed_credentials && thread_start(conn_thread, c))
 		return 0;
 	if (may)
 		connection_end();
 	c->ep->ops->close(c->ep);
+	aside_stop(c->aside);
 	conn_free(c);
 	return 0;
 }

@@ -363,8 +363,8 @@ static uint32_t key_of(const struct endpoint *ep, const struct ibv_sge *sge)
 	const struct region *region;
 
 	LIST_FOREACH(region, &ep->regions, link)
-	if (sge->addr - (uintptr_t)region->pub->addr < region->pub->len_bytes)
-		return region->pub->lkey;
+		if (sge->addr - (uintptr_t)region->pub->addr < region->pub->len_bytes)
+			return region->pub->lkey;
 	return 0;
 }
 
@@ -721,6 +721,7 @@ static const struct rdma_ep_ops verbs_ops = {
 
 const struct rdma_device verbs_device = {
 	.name = "verbs",
+	.fixed_credentials = true,
 	.open = verbs_open,
 	.listen = verbs_listener_listen,
 	.listener_fd = verbs_listener_fd,
