@@ -163,6 +163,13 @@ every_file_names_its_licence()
 	return "$status"
 }
 
+# clang-format 14 may tear a comment that it reflows: "*word" where " * word" was.
+comments_are_whole()
+{
+	# shellcheck disable=SC2046
+	! grep -nE '^ \*[A-Za-z*]' $(files '*.[ch]')
+}
+
 lint()
 {
 	local failed_before
@@ -171,6 +178,7 @@ lint()
 	lint_one shellcheck shellcheck -x $(files '*.sh') .ci/run
 	lint_one no_include_upwards no_include_upwards
 	lint_one every_file_names_its_licence every_file_names_its_licence
+	lint_one comments_are_whole comments_are_whole
 	# Releases of clang-format differ in what they find well formatted: the project's is Debian 12's.
 	if command -v clang-format-14 >/dev/null; then
 		# shellcheck disable=SC2046

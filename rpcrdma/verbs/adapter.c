@@ -122,7 +122,7 @@ static int check_memlock(struct endpoint *ep)
 	struct region *region;
 
 	LIST_FOREACH(region, &ep->regions, link)
-	need += region->mr ? 0 : region->pub->len_bytes;
+		need += region->mr ? 0 : region->pub->len_bytes;
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
 		return 0;
 	if (need > limit.rlim_cur)
@@ -145,14 +145,15 @@ static int register_all(struct endpoint *ep)
 	if (err)
 		return err;
 	LIST_FOREACH(region, &ep->regions, link)
-	if (!region->mr) {
-		err = register_now(ep, region);
-		if (err) {
-			snprintf(ep->ep.why, sizeof ep->ep.why, "memory cannot be registered with %s: %s",
-				 ibv_get_device_name(ep->adapter.context->device), strerror(-err));
-			return err;
+		if (!region->mr) {
+			err = register_now(ep, region);
+			if (err) {
+				snprintf(ep->ep.why, sizeof ep->ep.why,
+					 "memory cannot be registered with %s: %s",
+					 ibv_get_device_name(ep->adapter.context->device), strerror(-err));
+				return err;
+			}
 		}
-	}
 	return 0;
 }
 
@@ -239,13 +240,13 @@ void verbs_adapter_leave(struct endpoint *ep)
 
 	for (unsigned int i = 0; ep->windows && i < WINDOW_BUCKETS; i++)
 		LIST_FOREACH(window, &ep->windows[i], by_key)
-	if (window->mw) {
-		ibv_dealloc_mw(window->mw);
-		window->mw = NULL;
-		window->bound = false;
-	}
+			if (window->mw) {
+				ibv_dealloc_mw(window->mw);
+				window->mw = NULL;
+				window->bound = false;
+			}
 	LIST_FOREACH(region, &ep->regions, link)
-	deregister_now(region);
+		deregister_now(region);
 	if (a->cq) {
 		ibv_ack_cq_events(a->cq, a->unacked);
 		ibv_destroy_cq(a->cq);
@@ -312,8 +313,8 @@ struct window *verbs_window_find(struct endpoint *ep, uint32_t rkey)
 	struct window *window;
 
 	LIST_FOREACH(window, bucket(ep, rkey), by_key)
-	if (window->rkey == rkey)
-		return window;
+		if (window->rkey == rkey)
+			return window;
 	return NULL;
 }
 

@@ -191,8 +191,8 @@ void verbs_listener_close(struct rdma_listener *listener);
 
 /* ---- probe.c ---- */
 
-/* Whether the kernel has rdma_cm for user space. Where it has not, librdmacm would say so on standard error.
- */
+/* Whether the kernel has rdma_cm for user space. Where it has not, librdmacm would say so on
+ * standard error. */
 bool verbs_present(void);
 
 int verbs_probe_peer(const struct sockaddr *addr, socklen_t addr_len, struct rdma_probe *probe);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
  * A device decorator that counts: linked into a second build of the program, between the transport and
- *softiwarp, by
+ * softiwarp, by
  *
  *	--wrap=rdma_device_by_name	every endpoint gets a table of operations that counts and passes on
  *	--wrap=rpcrdma_submit		every call's done() is looked at, before the caller gets its answer
  *
  * It believes nothing that the transport says of itself. What it has seen is in the file that
- *COUNTING_DEVICE_FILE names (mapped, so that it can be read while the program runs): struct counts as text
- *columns are named in counts.py.
+ * COUNTING_DEVICE_FILE names (mapped, so that it can be read while the program runs): struct counts,
+ * which counts.py prints.
  *
  * A registration that was bound for a call is *live* until the completion of its invalidate has been polled,
- *or a message that says that the server has invalidated it, or the connection was ended. done() of a call
- *with a live one is a violation.
+ * or a message that says that the server has invalidated it, or the connection was ended. done() of a call
+ * with a live one is a violation.
  */
 #include "rpcrdma.h"
 
