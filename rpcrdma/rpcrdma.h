@@ -192,6 +192,16 @@ unsigned int rpcrdma_calls_free(const struct rpcrdma_xprt *xprt);
 const struct rpcrdma_stats *rpcrdma_stats(const struct rpcrdma_xprt *xprt);
 const struct rdma_ep *rpcrdma_endpoint(const struct rpcrdma_xprt *xprt); /* for reports: limits, names */
 
+/* What both sides agreed on for the present connection; for reports. False, and nothing filled, while there
+ * is none. */
+struct rpcrdma_agreed {
+	uint32_t send_bytes, recv_bytes; /* inline thresholds: of what goes to the server, and what comes */
+	bool peer_told;		/* the server sent private data of RFC 8797; else the defaults hold */
+	bool offers_invalidate; /* we told the server that it may send with Invalidate */
+	bool peer_invalidates;	/* it said the same; some do so without a word */
+};
+bool rpcrdma_agreed(const struct rpcrdma_xprt *xprt, struct rpcrdma_agreed *agreed);
+
 /* The first XID of a lane (0 … 15): random, its top four bits the lane's, so that no two lanes share one. */
 uint32_t rpcrdma_xid_lane(uint32_t random, unsigned int lane);
 

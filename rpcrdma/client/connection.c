@@ -50,8 +50,8 @@ static uint32_t min_u32(uint32_t a, uint32_t b)
 
 static void start_connecting(struct rpcrdma_xprt *x)
 {
-	struct rpcrdma_private offer = {.remote_invalidate = x->ep->limits.remote_invalidate &&
-							     x->params.strategy == FMR_WINDOW,
+	x->offered_invalidate = x->ep->limits.remote_invalidate && x->params.strategy == FMR_WINDOW;
+	struct rpcrdma_private offer = {.remote_invalidate = x->offered_invalidate,
 					.send_bytes = x->params.inline_bytes,
 					.recv_bytes = x->params.inline_bytes};
 	uint8_t priv[RPCRDMA_PRIVATE_BYTES];
@@ -73,6 +73,21 @@ static void agree_on_limits(struct rpcrdma_xprt *x)
 	x->limits = (struct plan_limits){.send_bytes = min_u32(x->params.inline_bytes, peer.recv_bytes),
 					 .recv_bytes = min_u32(x->params.inline_bytes, peer.send_bytes),
 					 .max_sge = min_u32(x->ep->limits.max_sge, RDMA_SGE_MAX)};
+}
+
+bool rpcrdma_agreed(const struct rpcrdma_xprt *x, struct rpcrdma_agreed *agreed)
+{
+	struct rpcrdma_private peer;
+
+	if (!x->up)
+		return false;
+	bool told = rpcrdma_private_decode(x->ep->peer_private, x->ep->peer_private_len, &peer);
+	*agreed = (struct rpcrdma_agreed){.send_bytes = x->limits.send_bytes,
+					  .recv_bytes = x->limits.recv_bytes,
+					  .peer_told = told,
+					  .offers_invalidate = x->offered_invalidate,
+					  .peer_invalidates = peer.remote_invalidate};
+	return true;
 }
 
 /* A device may hold less than was asked for: then fewer credits are used. */

@@ -96,6 +96,7 @@ struct rpcrdma_xprt {
 	char lost_why[160];
 	struct credits credits;
 	struct plan_limits limits;
+	bool offered_invalidate;
 	bool doorbell_due;
 
 	/* Between connections. */

@@ -657,6 +657,31 @@ static void persistent(struct rpcrdma_params *p)
 	p->strategy = FMR_PERSISTENT;
 }
 
+/* RFC 8797 §4.2, as a report shows it. */
+static void what_was_agreed_can_be_told(void **state)
+{
+	static const struct rpcrdma_private lopsided = {.send_bytes = 1024, .recv_bytes = 8192};
+	struct world *w = new_world();
+	struct rpcrdma_agreed a;
+
+	assert_true(rpcrdma_agreed(w->x, &a));
+	assert_int_equal(a.send_bytes, 4096);
+	assert_int_equal(a.recv_bytes, 4096);
+	assert_true(a.peer_told);
+	assert_true(a.offers_invalidate);
+	assert_true(a.peer_invalidates);
+	fake_drop(w->server, -ECONNRESET, "the cable was pulled");
+	turn(w);
+	assert_false(rpcrdma_agreed(w->x, &a));
+	drop_server(w);
+	serve(w, &lopsided);
+	assert_true(rpcrdma_agreed(w->x, &a));
+	assert_int_equal(a.send_bytes, 4096);
+	assert_int_equal(a.recv_bytes, 1024);
+	assert_false(a.peer_invalidates);
+	end_world(w);
+}
+
 static void the_persistent_strategy_binds_nothing(void **state)
 {
 	struct world *w = new_world_with(persistent);
@@ -1368,6 +1393,7 @@ int main(void)
 		cmocka_unit_test(xids_that_are_in_use_are_passed_over),
 		cmocka_unit_test(destroying_cancels_what_done_submits_too),
 		cmocka_unit_test(a_message_without_a_header_is_dropped),
+		cmocka_unit_test(what_was_agreed_can_be_told),
 		cmocka_unit_test(any_post_may_fail),
 		cmocka_unit_test(any_request_may_fail_on_the_device),
 		cmocka_unit_test(too_small_an_arena_is_refused_and_nothing_is_left),
