@@ -243,49 +243,69 @@ static bool is_within(const char *path, const char *dir, uint32_t len)
 	return path[len] == 0 || path[len] == '/' || (len == 1 && dir[0] == '/');
 }
 
-/* "/a, /b, /c, ..." of the exports, and whether `path` lies in one of them; false when the list is not to be
- * had. */
-static bool read_exports(struct xdr_reader *r, const char *path, char *text, size_t size, bool *covers)
+static int walk_exports(struct xdr_reader *r, mountd_export_fn *each, void *ctx)
 {
-	size_t used = 0;
-	bool cut = false;
-	text[0] = 0;
-	*covers = false;
 	while (xdr_bool(r)) {
 		uint32_t len;
 		const char *dir = (const char *)xdr_opaque(r, MNTPATHLEN, &len);
 		skip_groups(r);
 		if (!xdr_ok(r))
-			return false;
-		if (is_within(path, dir, len))
-			*covers = true;
-		if (cut || used + len + 2 + sizeof ", ..." > size) {
-			cut = true;
-			continue;
-		}
-		used += (size_t)sprintf(text + used, "%s%.*s", used ? ", " : "", (int)len, dir);
+			break;
+		each(ctx, dir, len);
 	}
-	if (cut)
-		strcat(text, used ? ", ..." : "...");
-	return xdr_ok(r);
+	return xdr_ok(r) ? 0 : -EBADMSG;
 }
 
-static bool list_exports(const struct attempt *a, char *text, size_t size, bool *covers)
+static int fetch_exports(const struct attempt *a, int timeout_ms, mountd_export_fn *each, void *ctx)
 {
 	struct rpctcp to = a->to;
 	struct xdr_reader r;
 	struct call c;
-	bool got = false;
 	uint8_t *reply = malloc(EXPORT_REPLY_MAX);
-	if (to.timeout_ms > RPCBIND_TIMEOUT_MS)
-		to.timeout_ms = RPCBIND_TIMEOUT_MS;
-	if (reply &&
-	    encode(&c, a->args->cred, MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT, (zdrproc_t)libnfs_zdr_void,
-		   NULL) == 0 &&
-	    exchange(&to, &c, reply, EXPORT_REPLY_MAX, &r, NULL) == 0)
-		got = read_exports(&r, a->args->export, text, size, covers);
+	if (!reply)
+		return -ENOMEM;
+	if (to.timeout_ms > timeout_ms)
+		to.timeout_ms = timeout_ms;
+	int err = encode(&c, a->args->cred, MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT,
+			 (zdrproc_t)libnfs_zdr_void, NULL);
+	if (!err)
+		err = exchange(&to, &c, reply, EXPORT_REPLY_MAX, &r, NULL);
+	if (!err)
+		err = walk_exports(&r, each, ctx);
 	free(reply);
-	return got;
+	return err;
+}
+
+/* "/a, /b, /c, ..." of the exports, and whether `path` lies in one of them. */
+struct listing {
+	const char *path;
+	char *text;
+	size_t size, used;
+	bool cut, covers;
+};
+
+static void add_to_listing(void *ctx, const char *dir, uint32_t len)
+{
+	struct listing *l = ctx;
+	if (is_within(l->path, dir, len))
+		l->covers = true;
+	if (l->cut || l->used + len + 2 + sizeof ", ..." > l->size) {
+		l->cut = true;
+		return;
+	}
+	l->used += (size_t)sprintf(l->text + l->used, "%s%.*s", l->used ? ", " : "", (int)len, dir);
+}
+
+/* False when the list is not to be had. */
+static bool list_exports(const struct attempt *a, char *text, size_t size, bool *covers)
+{
+	struct listing l = {.path = a->args->export, .text = text, .size = size};
+	text[0] = 0;
+	int err = fetch_exports(a, RPCBIND_TIMEOUT_MS, add_to_listing, &l);
+	if (l.cut)
+		strcat(text, l.used ? ", ..." : "...");
+	*covers = l.covers;
+	return err == 0;
 }
 
 /* ---- MNT ---- */
@@ -396,22 +416,32 @@ static int call_mnt(struct attempt *a, struct nfs3_fh *root)
 
 /* ---- the whole ---- */
 
-static int mount_at(struct attempt *a, const struct addrinfo *ai, struct mountd_export *result)
+static void approach(struct attempt *a, const struct addrinfo *ai)
 {
-	struct nfs3_fh root = {0};
 	a->to = (struct rpctcp){
 		.addrlen = ai->ai_addrlen, .timeout_ms = a->args->timeout_ms, .resvport = a->args->resvport};
 	memcpy(&a->to.addr, ai->ai_addr, ai->ai_addrlen);
 	if (getnameinfo(ai->ai_addr, ai->ai_addrlen, a->where, sizeof a->where, NULL, 0, NI_NUMERICHOST))
 		snprintf(a->where, sizeof a->where, "?");
+}
+
+static void describe(const struct attempt *a, struct mountd_export *result)
+{
+	*result = (struct mountd_export){.addr = a->to.addr, .addrlen = a->to.addrlen, .mountport = a->port};
+	set_port(&result->addr, 0);
+	memcpy(result->addr_text, a->where, sizeof result->addr_text);
+}
+
+static int mount_at(struct attempt *a, const struct addrinfo *ai, struct mountd_export *result)
+{
+	struct nfs3_fh root = {0};
+	approach(a, ai);
 	find_port(a);
 	int err = call_mnt(a, &root);
 	if (err)
 		return err;
-	*result = (struct mountd_export){
-		.addr = a->to.addr, .addrlen = a->to.addrlen, .mountport = a->port, .root = root};
-	set_port(&result->addr, 0);
-	memcpy(result->addr_text, a->where, sizeof result->addr_text);
+	describe(a, result);
+	result->root = root;
 	return 0;
 }
 
@@ -469,4 +499,40 @@ void mountd_umount(const struct mountd_args *args, const struct mountd_export *m
 	set_port(&to.addr, mounted->mountport);
 	if (encode(&c, args->cred, MOUNT_PROGRAM, MOUNT_V3, MOUNT3_UMNT, (zdrproc_t)zdr_dirpath, &path) == 0)
 		rpctcp_call(&to, c.words, c.len, reply, sizeof reply, NULL);
+}
+
+int mountd_lookup(const char *server, struct mountd_export *result, char *err)
+{
+	struct mountd_args args = {.server = server};
+	struct attempt a = {.args = &args, .err = err};
+	struct addrinfo *list;
+	int ret = resolve(&args, &list, err);
+	if (ret)
+		return ret;
+	approach(&a, list);
+	describe(&a, result);
+	freeaddrinfo(list);
+	return 0;
+}
+
+int mountd_list(const struct mountd_args *args, mountd_export_fn *each, void *ctx,
+		struct mountd_export *result, char *err)
+{
+	struct attempt a = {.args = args, .err = err};
+	struct addrinfo *list;
+	int ret = resolve(args, &list, err);
+	if (ret)
+		return ret;
+	for (const struct addrinfo *ai = list; ai; ai = ai->ai_next) {
+		approach(&a, ai);
+		find_port(&a);
+		ret = fetch_exports(&a, args->timeout_ms, each, ctx);
+		if (!is_about_the_way(ret))
+			break;
+	}
+	freeaddrinfo(list);
+	if (ret)
+		return fail_exchange(&a, ret);
+	describe(&a, result);
+	return 0;
 }

@@ -57,6 +57,17 @@ struct mountd_export {
  */
 int mountd_mount(const struct mountd_args *args, struct mountd_export *result, char *err);
 
+/* The first address of a host, as addr, addrlen and addr_text of *result; the rest is zero. -ENXIO or -EAGAIN
+ * with err filled, as above. */
+int mountd_lookup(const char *server, struct mountd_export *result, char *err);
+
+/* Calls each() for every export that the server lists, in its order; path is lent, and not ended by a NUL: it
+ * has len_bytes (at most 1024) of anything. Errors as of mountd_mount(), args->export counts for nothing. On
+ * 0 *result is filled but for the root; each() may have been called for a part of the list even if not. */
+typedef void mountd_export_fn(void *ctx, const char *path, uint32_t len_bytes);
+int mountd_list(const struct mountd_args *args, mountd_export_fn *each, void *ctx,
+		struct mountd_export *result, char *err);
+
 /* Would it make sense to try again later (the `retry` option)? */
 bool mountd_may_retry(int err);
 

@@ -269,10 +269,70 @@ static void auth_sys_may_be_the_last_flavor(void **state)
 	assert_int_equal(mount_by_port(t), 0);
 }
 
-/* ---- refusals ---- */
+/* ---- the list of exports ---- */
 
 /* EXPORT: "/srv" for one group, "/home" for all */
 #define EXPORTS ACCEPTED, 1, 4, 0x2f737276, 1, 1, 0x2a000000, 0, 1, 5, 0x2f686f6d, 0x65000000, 0, 0
+
+static void note_export(void *ctx, const char *path, uint32_t len)
+{
+	char *text = ctx;
+	sprintf(text + strlen(text), "%.*s;", (int)len, path);
+}
+
+static int list_by_port(struct test *t, char *text)
+{
+	text[0] = 0;
+	server_start(&t->mount);
+	t->args.mountport = t->mount.port;
+	int ret = mountd_list(&t->args, note_export, text, &t->result, t->err);
+	server_end(&t->mount);
+	return ret;
+}
+
+static void exports_are_listed_in_their_order(void **state)
+{
+	struct test *t = *state;
+	char text[100];
+	TURNS(&t->mount, TURN(ANSWER, EXPORTS));
+	assert_int_equal(list_by_port(t, text), 0);
+	assert_string_equal(text, "/srv;/home;");
+	assert_int_equal(word(t->mount.call[0], 5), 5); /* MOUNTPROC3_EXPORT */
+	assert_int_equal(t->result.mountport, t->mount.port);
+	assert_string_equal(t->result.addr_text, "127.0.0.1");
+	assert_int_equal(t->result.root.len, 0);
+}
+
+static void a_list_that_is_cut_short_is_no_list(void **state)
+{
+	struct test *t = *state;
+	char text[100];
+	TURNS(&t->mount, TURN(ANSWER, ACCEPTED, 1, 4, 0x2f737276, 1, 400, 0x2a000000));
+	assert_int_equal(list_by_port(t, text), -EBADMSG);
+	check_line(t, "is no MOUNT service");
+	assert_string_equal(text, "");
+}
+
+static void no_list_without_a_server(void **state)
+{
+	struct test *t = *state;
+	char text[100];
+	assert_int_equal(list_by_port(t, text), -ECONNREFUSED);
+	check_line(t, "connection refused");
+}
+
+static void a_host_is_looked_up(void **state)
+{
+	struct test *t = *state;
+	assert_int_equal(mountd_lookup("127.0.0.1", &t->result, t->err), 0);
+	assert_string_equal(t->result.addr_text, "127.0.0.1");
+	assert_int_equal(t->result.addr.ss_family, AF_INET);
+	assert_int_equal(t->result.addrlen, sizeof(struct sockaddr_in));
+	assert_int_equal(mountd_lookup("not a host", &t->result, t->err), -ENXIO);
+	assert_non_null(strstr(t->err, "unknown host"));
+}
+
+/* ---- refusals ---- */
 
 static void no_such_export_lists_what_there_is(void **state)
 {
@@ -679,6 +739,10 @@ int main(void)
 		T(universal_addresses_that_are_none),
 		T(without_rpcbind_the_nfs_port_is_tried),
 		T(what_was_tried_is_said_when_nothing_answers),
+		T(exports_are_listed_in_their_order),
+		T(a_list_that_is_cut_short_is_no_list),
+		T(no_list_without_a_server),
+		T(a_host_is_looked_up),
 		T(a_refused_mountport_is_said_without_rpcbind),
 		T(silence_ends_at_the_deadline),
 		T(an_unknown_host_is_said),
