@@ -161,6 +161,54 @@ stop_exportd()
 	servers=${servers/ $1/}
 }
 
+# A port on which nobody listens.
+free_port()
+{
+	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# other_server HOW: a TCP server that is none of ours; sets other_port.
+other_server()
+{
+	rm -f "$T/other"
+	python3 - "$1" "$T/other" <<-'EOF' &
+		import os, socket, sys
+		s = socket.socket()
+		s.bind(("127.0.0.1", 0))
+		s.listen()
+		with open(sys.argv[2] + ".new", "w") as f:
+		    f.write(str(s.getsockname()[1]))
+		os.rename(sys.argv[2] + ".new", sys.argv[2])
+		held = []
+		while True:
+		    c, _ = s.accept()
+		    if sys.argv[1] == "closes":
+		        c.close()
+		        continue
+		    if sys.argv[1] == "talks":
+		        c.sendall(b"220 mail.example.com ESMTP ready\r\n" * 4)
+		    if sys.argv[1] == "echoes":
+		        c.sendall(c.recv(4096))
+		    if sys.argv[1] == "rejects":
+		        c.recv(4096)
+		        c.sendall(b"MPA ID Rep Frame" + bytes([0x60 | 0x10, 2, 0, 4, 0, 0, 0, 0]))
+		    if sys.argv[1] == "revision1":
+		        c.recv(4096)
+		        c.sendall(b"MPA ID Rep Frame" + bytes([0x40, 1, 0, 0]))
+		    held.append(c)
+	EOF
+	wait_until 10 test -e "$T/other"
+	# shellcheck disable=SC2034 # used by the scripts
+	other_port=$(cat "$T/other")
+	others="${others:-} $!"
+}
+
+stop_other_servers()
+{
+	# shellcheck disable=SC2086
+	kill $others
+}
+
 # mount_nfs DIR MOUNTPOINT [OPTIONS]: mounts exportd's DIR with further mount options. The array mount_env (NAME=VALUE…) goes
 # to the environment of nfsrdma alone.
 mount_nfs()
