@@ -303,7 +303,8 @@ int lane_open(struct lane *lane, const struct lane_transport *t)
 		.strategy = t->strategy,
 		.credits = t->credits,
 		.inline_bytes = t->inline_bytes,
-		.calls = nops + LANE_OPS_OWN,
+		.calls = nops + LANE_OPS_OWN +
+			 1, /* one for each op; the one of an op that ended in done() is free only after it */
 		.arena_bytes = t->arena_bytes,
 		.max_io_bytes = t->max_io_bytes,
 		.xid_first = rpcrdma_xid_lane(t->xid_random, lane->id),

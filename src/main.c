@@ -271,7 +271,7 @@ int main(int argc, char *argv[])
 	struct nfs_mount *mount = the_mount = &the_one;
 
 	if (options_parse(&opts, argc, argv, geteuid() == 0, line)) {
-		fprintf(stderr, "%s\n", line);
+		fprintf(stderr, "nfsrdma: %s\n", line);
 		return START_USAGE;
 	}
 	if (opts.action != OPTIONS_MOUNT) {

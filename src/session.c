@@ -95,6 +95,20 @@ static const struct fuse_lowlevel_ops operations = {
 	.write = fs_write,
 };
 
+static const char *mountpoint_advice(int error)
+{
+	switch (error) {
+	case ENOENT:
+		return ": make the directory first";
+	case ENOTDIR:
+		return ": it must be a directory";
+	case ENOTCONN:
+		return ": a mount whose daemon has ended is still there: unmount it first";
+	default:
+		return "";
+	}
+}
+
 int session_check_mountpoint(const char *mountpoint, const char *source, char *path, size_t path_size,
 			     char *err)
 {
@@ -109,7 +123,8 @@ int session_check_mountpoint(const char *mountpoint, const char *source, char *p
 	else if (strlen(real) >= path_size)
 		error = ENAMETOOLONG;
 	if (error) {
-		snprintf(err, SESSION_ERR_SIZE, "mount point %.600s: %s", mountpoint, strerror(error));
+		snprintf(err, SESSION_ERR_SIZE, "mount point %.600s: %s%s", mountpoint, strerror(error),
+			 mountpoint_advice(error));
 		return -error;
 	}
 	if (mountinfo_find(real, &info) && strcmp(info.source, source) == 0 &&
@@ -210,8 +225,9 @@ static int kernel_mount(struct nfs_mount *mount, char *err)
 	if (catch >= 0)
 		close(catch);
 	if (failed)
-		snprintf(err, SESSION_ERR_SIZE, "mount point %.400s: cannot mount: %s", mount->mountpoint,
-			 said[0] ? said : "permission denied or no FUSE in the kernel");
+		snprintf(err, SESSION_ERR_SIZE, "mount point %.400s: cannot mount: %s%s", mount->mountpoint,
+			 said[0] ? said : "permission denied or no FUSE in the kernel",
+			 mount->by_root ? "" : " (mount as root, or as you are on a directory of your own)");
 	return failed;
 }
 

@@ -77,7 +77,7 @@ test_two_create_one_file()
 		        for _ in range(200):
 		            os.write(fd, b"x")
 		        os.close(fd)
-		p = multiprocessing.Process(target=other)
+		p = multiprocessing.Process(target=other, daemon=True)
 		p.start()
 		for i in range(400):
 		    turn.value = i
