@@ -180,11 +180,11 @@ static int start_lanes(struct nfs_mount *mount, char *err)
 		 "cannot start a thread for lane %u of %u: %s: raise the limit of processes (ulimit -u), or "
 		 "lower nconnect",
 		 n, mount->nlanes, strerror(-error));
+	notify_stop(mount->notify); /* ORDER: as in end_lanes() */
 	for (unsigned int i = 0; i < n; i++)
 		ask_to_stop(mount->lanes[i]);
 	for (unsigned int i = 0; i < n; i++)
 		lane_join(mount->lanes[i]);
-	notify_stop(mount->notify);
 	/* ORDER: last, for it needs a process. */
 	session_unmount(mount);
 	return error;
@@ -192,10 +192,14 @@ static int start_lanes(struct nfs_mount *mount, char *err)
 
 static atomic_bool joined;
 
-static void *join_lanes(void *arg)
+/* ORDER: the notifier first. What it tells the kernel may have to wait for a page that is being read: by a
+ * lane, which must still be there. Neither would ever end otherwise, and no signal ends the notifier then. */
+static void *end_lanes(void *arg)
 {
 	struct nfs_mount *mount = arg;
 	uint64_t one = 1;
+	notify_stop(mount->notify);
+	lanes_each(mount, ask_to_stop);
 	lanes_each(mount, lane_join);
 	lane_enter(mount->lanes[0]);
 	silly_sweep(mount->lanes[0]);
@@ -236,9 +240,8 @@ static int serve(struct nfs_mount *mount, int signal_fd)
 		log_info("%s: %s: unmounting", mount->mountpoint, strsignal(sig));
 		session_unmount(mount);
 	}
-	lanes_each(mount, ask_to_stop);
-	if (pthread_create(&joiner, NULL, join_lanes, mount)) {
-		join_lanes(mount);
+	if (pthread_create(&joiner, NULL, end_lanes, mount)) {
+		end_lanes(mount);
 		return START_OK;
 	}
 	for (;;) {
@@ -252,6 +255,7 @@ static int serve(struct nfs_mount *mount, int signal_fd)
 			continue;
 		log_error("%s: %s: giving up; %llu bytes of payload memory held data that was not saved",
 			  mount->mountpoint, strsignal(sig), (unsigned long long)unsaved_bytes(mount));
+		session_abort(mount);
 		stats_remove(mount->stats);
 		_exit(START_FAILED);
 	}
@@ -299,11 +303,11 @@ int main(int argc, char *argv[])
 		int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 		start_verdict(START_OK, remarks(mount, line));
 		status = serve(mount, signal_fd);
-		notify_stop(mount->notify);
 		tell_mountd();
 	}
 	session_destroy(mount);
 	setup_destroy(mount);
+	notify_free(mount->notify);
 	stats_remove(mount->stats);
 	return status;
 }

@@ -44,8 +44,9 @@ struct nfs_mount {
 	struct notify *notify; /* the thread that may send notifications to the kernel; no lane may */
 	struct fuse_session *session;
 	struct stats_file *stats;
-	bool ready;	    /* the kernel's INIT was answered */
-	bool mounted;	    /* main's */
+	bool ready;		 /* the kernel's INIT was answered */
+	bool mounted;		 /* main's */
+	unsigned int connection; /* the kernel's number of it, in /sys/fs/fuse/connections; 0: unknown */
 	atomic_uint losses; /* of connections, all lanes: what was kept before may be lost with the server */
 	int ended_fd;	    /* eventfd: /dev/fuse said that the file system is no longer mounted */
 	unsigned int nlanes;

@@ -139,6 +139,12 @@ void notify_stop(struct notify *notify)
 	pthread_join(notify->thread, NULL);
 	while ((hint = take_first(notify)))
 		hint_free(hint);
+}
+
+void notify_free(struct notify *notify)
+{
+	if (!notify)
+		return;
 	pthread_cond_destroy(&notify->wake);
 	pthread_mutex_destroy(&notify->lock);
 	free(notify);

@@ -20,8 +20,11 @@ struct notify;
 /* Starts the thread. begin, if not NULL, is called on it first (to give it a /dev/fuse descriptor).
  * -errno. */
 int notify_start(struct fuse_session *session, void (*begin)(void *ctx), void *ctx, struct notify **notify);
-/* Drops what is queued and ends the thread; before the session goes. NULL is fine. */
+/* Drops what is queued, waits for what the kernel is just being told, and ends the thread. The lanes must
+ * still run. What is queued afterwards is dropped. NULL is fine. */
 void notify_stop(struct notify *notify);
+/* When nobody queues any more. NULL is fine. */
+void notify_free(struct notify *notify);
 
 /* The file's pages and attributes. notify NULL: not running (yet), nothing is done. */
 void notify_inval_inode(struct notify *notify, struct inode *inode);

@@ -264,6 +264,7 @@ int session_mount(struct nfs_mount *mount, char *err)
 	}
 	mount->mounted = true;
 	if (mountinfo_find(mount->mountpoint, &info)) {
+		mount->connection = info.minor;
 		stats_publish(mount->stats, info.major, info.minor);
 		set_readahead(mount, &info);
 	}
@@ -282,6 +283,20 @@ void session_unmount(struct nfs_mount *mount)
 		umount2(mount->mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW);
 	else if (posix_spawnp(&pid, fusermount, NULL, NULL, argv, environ) == 0)
 		waitpid(pid, NULL, 0);
+}
+
+void session_abort(struct nfs_mount *mount)
+{
+	char path[64];
+	if (!mount->connection)
+		return;
+	snprintf(path, sizeof path, "/sys/fs/fuse/connections/%u/abort", mount->connection);
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return; /* no fusectl here */
+	ssize_t wrote = write(fd, "1", 1);
+	(void)wrote;
+	close(fd);
 }
 
 static bool was_unmounted(const struct nfs_mount *mount)

@@ -25,6 +25,10 @@ int session_mount(struct nfs_mount *mount, char *err);
 /* Takes the mount away, also while it is in use (then what is open goes on until it is closed). */
 void session_unmount(struct nfs_mount *mount);
 
+/* Ends with an error whatever is in progress in the kernel: also a notification of ours that waits there,
+ * which would keep this process from ending. Does what it can. */
+void session_abort(struct nfs_mount *mount);
+
 /* After the lanes have ended. The descriptors are closed, and what was in progress in the kernel ends with
  * ENOTCONN. */
 void session_destroy(struct nfs_mount *mount);

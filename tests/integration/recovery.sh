@@ -418,6 +418,56 @@ test_terminated_daemon_saves_and_unmounts()
 	cmp "$T/in" "$export/file"
 }
 
+# The kernel is told that files have changed, and waits for pages that are being read, while the daemon is to end.
+limits[terminated_daemon_ends_in_the_middle_of_things]=180
+test_terminated_daemon_ends_in_the_middle_of_things()
+{
+	local pid users round
+	export=$T/export mnt=$T/mnt
+	mkdir "$export"
+	start_exportd "$export" --no-root-squash
+	for round in $(seq 4); do
+		rm -f "$T/progress" "$T/over"
+		mount_nfs "$export" "$mnt" actimeo=0,nconnect=2
+		python3 - "$mnt" "$export" "$T/progress" "$T/over" <<-'EOF' &
+			import multiprocessing, os, sys, time
+			mnt, export, progress, over = sys.argv[1:]
+			def change(i):
+			    with open(f"{export}/file{i}", "r+b", buffering=0) as f:
+			        while True:
+			            os.pwrite(f.fileno(), b"x", 0)
+			            time.sleep(0.001)
+			def use(i):
+			    try:
+			        for n in range(1, 1000000):
+			            with open(f"{mnt}/file{i}", "rb") as f:
+			                while f.read(1 << 20):
+			                    os.fstat(f.fileno())
+			            if i == 0:
+			                with open(progress + ".new", "w") as p:
+			                    p.write(str(n))
+			                os.rename(progress + ".new", progress)
+			    except OSError:
+			        pass
+			for i in range(4):
+			    with open(f"{export}/file{i}", "wb") as f:
+			        f.truncate(4 << 20)
+			ps = [multiprocessing.Process(target=t, args=(i,), daemon=True) for i in range(4) for t in (change, use)]
+			for p in ps: p.start()
+			while not os.path.exists(over):
+			    time.sleep(0.02)
+		EOF
+		users=$!
+		wait_until 30 at_least 20 "$T/progress" || fail "nothing is read"
+		pid=$(daemon_pid "$mnt")
+		kill -TERM "$pid"
+		wait_until 20 process_ended "$pid" || fail "the daemon does not end on SIGTERM"
+		touch "$T/over"
+		wait "$users"
+		is_not_mounted "$mnt" || fail "the mount is still there"
+	done
+}
+
 test_killed_daemon_can_be_unmounted()
 {
 	serve_and_mount
