@@ -83,7 +83,6 @@ static void set_port(struct sockaddr_storage *addr, uint16_t port)
 
 static int prepare(struct nfs_mount *mount, char *err)
 {
-	const char *why;
 	mount->opts = &opts;
 	mount->source = opts.source;
 	mount->mountpoint = mountpoint;
@@ -92,13 +91,11 @@ static int prepare(struct nfs_mount *mount, char *err)
 	gethostname(mount->machine, sizeof mount->machine - 1);
 	mount->proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	mount->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	int error = stats_create(opts.nconnect, &mount->stats, &why);
+	int error = stats_create(opts.nconnect, &mount->stats);
 	if (error || mount->proc_fd < 0 || mount->ended_fd < 0) {
 		snprintf(err, START_LINE_MAX, "cannot start: %s", strerror(error ? -error : errno));
 		return error ? error : -errno;
 	}
-	if (why)
-		log_debug("no file for the counters: %s", why);
 	return 0;
 }
 

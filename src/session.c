@@ -265,7 +265,9 @@ int session_mount(struct nfs_mount *mount, char *err)
 	mount->mounted = true;
 	if (mountinfo_find(mount->mountpoint, &info)) {
 		mount->connection = info.minor;
-		stats_publish(mount->stats, info.major, info.minor);
+		int unpublished = stats_publish(mount->stats, info.major, info.minor);
+		if (unpublished)
+			log_debug("no file for the counters: %s", strerror(-unpublished));
 		set_readahead(mount, &info);
 	}
 	return 0;

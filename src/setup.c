@@ -151,8 +151,9 @@ static void on_pathconf(struct op *op, int err, struct xdr_reader *results)
 		err = nfs3_decode_pathconf(results, &res);
 	if (!err)
 		err = nfs3_errno(res.status);
-	asked.mount->name_max =
-		err || res.name_max == 0 ? NFS3_NAME_MAX : res.name_max; /* a server may lack it */
+	asked.mount->name_max = err || res.name_max == 0 || res.name_max > NFS3_NAME_MAX
+					? NFS3_NAME_MAX
+					: res.name_max; /* a server may lack it */
 	answered(op);
 }
 

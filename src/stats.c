@@ -49,22 +49,14 @@ static int make_file(struct stats_file *file)
 	return fd;
 }
 
-int stats_create(unsigned int nlanes, struct stats_file **out, const char **why)
+int stats_create(unsigned int nlanes, struct stats_file **out)
 {
 	struct stats_file *file = calloc(1, sizeof *file);
 	if (!file)
 		return -ENOMEM;
 	file->bytes = sizeof(struct stats_header) + nlanes * sizeof(struct lane_stats);
-	int fd = make_file(file);
-	*why = fd < 0 ? strerror(-fd) : NULL;
-	file->map =
-		fd < 0 ? mmap(NULL, file->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-		       : mmap(NULL, file->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (fd >= 0)
-		close(fd);
+	file->map = mmap(NULL, file->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (file->map == MAP_FAILED) {
-		if (file->path[0])
-			unlink(file->path);
 		free(file);
 		return -ENOMEM;
 	}
@@ -89,14 +81,32 @@ struct lane_stats *stats_lane(struct stats_file *file, unsigned int lane)
 	return (struct lane_stats *)((char *)file->map + sizeof(struct stats_header)) + lane;
 }
 
-void stats_publish(struct stats_file *file, unsigned int major, unsigned int minor)
+/* Puts the file where the private memory was, with what has been counted so far. */
+static int move_into(struct stats_file *file, int fd)
+{
+	ssize_t n = pwrite(fd, file->map, file->bytes, 0);
+	if (n != (ssize_t)file->bytes)
+		return n < 0 ? -errno : -ENOSPC;
+	if (mmap(file->map, file->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		return -errno;
+	return 0;
+}
+
+int stats_publish(struct stats_file *file, unsigned int major, unsigned int minor)
 {
 	char path[sizeof file->path];
-	if (!file->path[0])
-		return;
+	int fd = make_file(file);
+	if (fd < 0)
+		return fd;
+	int err = move_into(file, fd);
+	close(fd);
 	snprintf(path, sizeof path, "%s/%u:%u", file->dir, major, minor);
-	if (rename(file->path, path) == 0)
-		memcpy(file->path, path, sizeof path);
+	if (!err && rename(file->path, path))
+		err = -errno;
+	if (err)
+		unlink(file->path);
+	snprintf(file->path, sizeof file->path, "%s", err ? "" : path);
+	return err;
 }
 
 void stats_remove(struct stats_file *file)

@@ -76,13 +76,13 @@ struct stats_header {
 
 /* The daemon's end. */
 struct stats_file;
-/* Maps `nlanes` blocks. The file has a provisional name until stats_publish(). When no file can be made,
- * private memory is used and *why (a string for people, else NULL) says so: a mount does not fail for its
- * counters. -ENOMEM. */
-int stats_create(unsigned int nlanes, struct stats_file **file, const char **why);
+/* `nlanes` blocks, in private memory at first. -ENOMEM. */
+int stats_create(unsigned int nlanes, struct stats_file **file);
 struct stats_header *stats_header(struct stats_file *file);
 struct lane_stats *stats_lane(struct stats_file *file, unsigned int lane);
-void stats_publish(struct stats_file *file, unsigned int major, unsigned int minor);
+/* Makes the file, at the same addresses. Before any lane's thread runs. -errno: then there is none, and the
+ * memory stays private: a mount does not fail for its counters. */
+int stats_publish(struct stats_file *file, unsigned int major, unsigned int minor);
 void stats_remove(struct stats_file *file); /* NULL is fine */
 
 /* A reader's end: the directory in which files may be found, or NULL. 0: the daemon's of root, 1: the user's

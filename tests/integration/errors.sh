@@ -160,6 +160,25 @@ test_malformed_arguments()
 	refused 'export|relative|absolute|server:/' 127.0.0.1:relative "$T/mnt"
 }
 
+# Ctrl-C while it tries again and again.
+test_interrupted_before_the_mount()
+{
+	local dir=/run/nfsrdma pid
+	[ "$(id -u)" = 0 ] || dir=$XDG_RUNTIME_DIR/nfsrdma
+	mkdir "$T/mnt"
+	"$NFSRDMA" 127.0.0.1:/ "$T/mnt" -f -o "mountport=$(free_port),retry=1" &
+	pid=$!
+	waits_for_the_server()
+	{
+		[ "$(awk '/^SigIgn:/ {print $2}' "/proc/$pid/status")" != 0000000000000000 ] && [ -n "$(find "/proc/$pid/fd" -lname '*eventfd*')" ]
+	}
+	wait_until 10 waits_for_the_server || fail "it does not try"
+	kill -TERM "$pid"
+	wait_until 10 process_ended "$pid" || fail "it goes on after SIGTERM"
+	wait "$pid" || true
+	[ ! -e "$dir/.starting.$pid" ] || fail "a file for its counters is left"
+}
+
 test_help_and_version()
 {
 	"$NFSRDMA" --help >"$T/out" 2>"$T/err"
