@@ -1353,6 +1353,153 @@ static void the_smallest_inline_size_and_one_credit_work(void **state)
 	end_world(w);
 }
 
+/* ---- anything at all ---- */
+
+/* A made-up history, the same each time for the same seed. */
+struct history {
+	struct world *w;
+	uint32_t random;
+	struct seen seen[CALLS];
+	bool abandoned[CALLS];
+	unsigned int ncalls;
+	struct rpcrdma_header taken[CALLS]; /* of calls that this connection's server has received */
+	unsigned int ntaken;
+};
+
+static uint32_t pick(struct history *y, uint32_t n)
+{
+	y->random = y->random * 1664525u + 1013904223u;
+	return (y->random >> 8) % n;
+}
+
+static void some_call(struct history *y)
+{
+	if (y->ncalls == CALLS)
+		return;
+	struct rpcrdma_call *call = new_call(y->w, &y->seen[y->ncalls++], 44 + 4 * pick(y, 200));
+	struct iovec memory = {arena_alloc(rpcrdma_arena(y->w->x), 8192, ARENA_REPLY), 1 + pick(y, 8192)};
+	switch (pick(y, 4)) {
+	case 0:
+		call->in = memory;
+		break;
+	case 1:
+		call->out[0] = memory;
+		call->nout = 1;
+		call->out_pos = call->msg_len;
+		break;
+	case 2:
+		call->reply_max = 6000;
+		call->reply_buf = (struct iovec){memory.iov_base, 8192};
+		break;
+	}
+	rpcrdma_submit(call, y->w->now);
+}
+
+static void some_abandon(struct history *y)
+{
+	unsigned int i = pick(y, CALLS);
+	if (i >= y->ncalls || y->abandoned[i] || y->seen[i].done || y->seen[i].released)
+		return;
+	y->abandoned[i] = true;
+	rpcrdma_call_abandon(y->seen[i].call);
+}
+
+/* An answer to a call that may have its answer already, right or wrong in all its parts. */
+static void some_answer(struct history *y)
+{
+	uint8_t out[1024] = {0};
+	struct xdr_writer xw = xdr_writer(out, sizeof out);
+
+	if (!y->ntaken)
+		return;
+	const struct rpcrdma_header *call = &y->taken[pick(y, y->ntaken)];
+	struct rpcrdma_header h = {.xid = call->xid,
+				   .vers = 1,
+				   .credits = pick(y, 6),
+				   .proc = call->reply_chunk.nsegs && pick(y, 2) ? RDMA_NOMSG : RDMA_MSG,
+				   .write_chunk = call->write_chunk,
+				   .reply_chunk = call->reply_chunk};
+	if (h.proc == RDMA_MSG)
+		h.reply_chunk.segs[0].length = 0;
+	if (pick(y, 12) == 0) {
+		h.proc = RDMA_ERROR;
+		h.error = 1 + pick(y, 2);
+	}
+	rpcrdma_header_encode(&xw, &h);
+	xdr_put_u32(&xw, h.xid);
+	memset(xdr_reserve(&xw, 100), (int)pick(y, 2), 100);
+	uint32_t len = (uint32_t)xdr_written(&xw);
+	if (pick(y, 4) == 0)
+		out[pick(y, len)] ^= (uint8_t)(1u << pick(y, 8));
+	if (pick(y, 10) == 0)
+		len = pick(y, len) + 1;
+	uint32_t key =
+		call->read_chunk.nsegs ? call->read_chunk.segs[0].handle : call->write_chunk.segs[0].handle;
+	fake_send_raw(y->w->server, out, len, pick(y, 3) ? 0 : key); /* which may end the connection */
+	turn(y->w);
+}
+
+static void some_step(struct history *y)
+{
+	struct world *w = y->w;
+
+	switch (pick(y, 8)) {
+	case 0:
+	case 1:
+		some_call(y);
+		break;
+	case 2:
+	case 3:
+		if (y->ntaken < CALLS && take(w))
+			y->taken[y->ntaken++] = w->h;
+		break;
+	case 4:
+	case 5:
+		some_answer(y);
+		break;
+	case 6:
+		some_abandon(y);
+		break;
+	case 7:
+		if (pick(y, 6) == 0)
+			fake_drop(w->server, -ECONNRESET, "");
+		else
+			w->now += pick(y, 4) * SEC;
+		break;
+	}
+	turn(w);
+	if (rpcrdma_is_up(w->x)) {
+		assert_true(rpcrdma_next_timeout(w->x) > w->now);
+		return;
+	}
+	drop_server(w);
+	y->ntaken = 0;
+	serve(w, &k4);
+}
+
+/* Each call ends once and is released once, no credit, registration or receive is lost, no lane spins. */
+static void whatever_the_server_does_each_call_ends_once(void **state)
+{
+	unsigned int answered = 0;
+
+	for (uint32_t seed = 1; seed <= 400; seed++) {
+		struct history y = {.w = new_world_with(seed & 1 ? soft : NULL),
+				    .random = seed * 2654435761u};
+
+		serve(y.w, &k4);
+		for (int step = 0; step < 60; step++)
+			some_step(&y);
+		assert_true(fmrpool_stats(rpcrdma_pool(y.w->x))->in_use <= 2 * y.ncalls);
+		end_world(y.w);
+		for (unsigned int i = 0; i < y.ncalls; i++) {
+			assert_int_equal(y.seen[i].done, y.abandoned[i] ? 0 : 1);
+			assert_int_equal(y.seen[i].released, 1);
+			answered += y.seen[i].done && y.seen[i].status == 0;
+		}
+	}
+	assert_true(answered > 400); /* or it has not tried much */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1398,6 +1545,7 @@ int main(void)
 		cmocka_unit_test(any_request_may_fail_on_the_device),
 		cmocka_unit_test(too_small_an_arena_is_refused_and_nothing_is_left),
 		cmocka_unit_test(the_smallest_inline_size_and_one_credit_work),
+		cmocka_unit_test(whatever_the_server_does_each_call_ends_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
