@@ -461,7 +461,7 @@ test_terminated_daemon_ends_in_the_middle_of_things()
 		wait_until 30 at_least 20 "$T/progress" || fail "nothing is read"
 		pid=$(daemon_pid "$mnt")
 		kill -TERM "$pid"
-		wait_until 20 process_ended "$pid" || fail "the daemon does not end on SIGTERM"
+		wait_until 20 process_ended "$pid" || fail "round $round: the daemon does not end on SIGTERM"
 		touch "$T/over"
 		wait "$users"
 		is_not_mounted "$mnt" || fail "the mount is still there"
