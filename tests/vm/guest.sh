@@ -252,7 +252,7 @@ run()
 keep_logs()
 {
 	while sleep 10; do
-		cp $T/*.log /host/out/ 2>/dev/null
+		cp $T/*.log /host/out/ 2>/dev/null || true
 		dmesg >/host/out/dmesg
 		ps -eo pid,stat,wchan:24,args >/host/out/ps
 	done
@@ -269,7 +269,7 @@ fi
 keep_logs &
 "$0" --row >/host/out/log 2>&1 </dev/null || status=$?
 kill %1
-cp $T/*.log /host/out/ 2>/dev/null
+cp $T/*.log /host/out/ 2>/dev/null || true
 dmesg >/host/out/dmesg
 if ! kernel_log_is_clean >>/host/out/log; then
 	echo "FAILED: the kernel's log holds a complaint" >>/host/out/log
