@@ -141,7 +141,7 @@ int verbs_cm_connect(struct endpoint *ep, const struct sockaddr *addr, const voi
 		int err = errno;
 		snprintf(ep->ep.why, sizeof ep->ep.why, "%s", no_route(err));
 		verbs_cm_release(ep);
-		let_removed_adapters_go(); /* it may not have been off the list when its connection ended */
+		let_removed_adapters_go();
 		return -err;
 	}
 	ep->ep.state = RDMA_EP_CONNECTING;
@@ -235,6 +235,7 @@ static void on_resolve_error(struct endpoint *ep, const struct rdma_cm_event *ev
 {
 	int error = event->status < 0 ? -event->status : EHOSTUNREACH;
 
+	let_removed_adapters_go(); /* one may not have been off the list yet when its connection ended */
 	verbs_ep_end(ep, -error, "%s", no_route(error));
 }
 
