@@ -418,10 +418,12 @@ static int ask(enum nfs3_proc proc, const void *args, struct xdr_reader *r, uint
 	return nfs3_reply_header(r);
 }
 
-static void say_no_answer(const char *what, const char *of, int error)
+/* call: what was asked, of what. */
+static void say_no_answer(const char *what, const char *call, const char *of, int error)
 {
-	char line[sizeof conn.why + 100];
-	snprintf(line, sizeof line, "%s: %s", of, conn.down ? conn.why : strerror(-error));
+	char line[OPTIONS_EXPORT_MAX + sizeof conn.why + 64];
+	snprintf(line, sizeof line, "%s over RDMA%s%s: %s", call, of[0] ? ", of " : "", of,
+		 conn.down ? conn.why : strerror(-error));
 	say_failed(what, line,
 		   error == -EPROTONOSUPPORT ? probe_likely(error, &facts)
 		   : error == -ETIMEDOUT ? "the server took the connection, but does not answer: is its NFS "
@@ -441,7 +443,7 @@ static int ask_null(void)
 	for (unsigned int i = 0; !error && i < NULL_CALLS; i++)
 		error = ask(NFSPROC3_NULL, NULL, &r, &times_ns[i]);
 	if (error) {
-		say_no_answer("NULL", "call over RDMA", error);
+		say_no_answer("NULL", "the call", "", error);
 		return error;
 	}
 	struct probe_spread s = probe_spread(times_ns, NULL_CALLS);
@@ -478,12 +480,12 @@ static void ask_export(const struct target *t)
 	struct nfs3_fsinfo_res info;
 	int error = ask_root_attr(&t->root);
 	if (error) {
-		say_no_answer(t->path, "GETATTR of the root over RDMA", error);
+		say_no_answer("export", "GETATTR", t->path, error);
 		return;
 	}
 	error = ask_fsinfo(&t->root, &info);
 	if (error) {
-		say_no_answer(t->path, "FSINFO over RDMA", error);
+		say_no_answer("export", "FSINFO", t->path, error);
 		return;
 	}
 	say("export", "%s", t->path);
