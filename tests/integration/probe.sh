@@ -6,7 +6,6 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-PROBE=${PROBE:-$build_dir/src/nfsrdma-probe}
 
 # probe STATUS ARGUMENT…: its report goes to $T/report.
 probe()

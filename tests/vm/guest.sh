@@ -15,7 +15,7 @@ set -euo pipefail
 work=
 # shellcheck source=/dev/null
 . /host/env
-export NFSRDMA=/host/bin/nfsrdma EXPORTD=/host/bin/nfsrdma-exportd STAT=/host/bin/nfsrdma-stat
+export NFSRDMA=/host/bin/nfsrdma EXPORTD=/host/bin/nfsrdma-exportd PROBE=/host/bin/nfsrdma-probe STAT=/host/bin/nfsrdma-stat
 export LOGS=/host/out/logs T=/tmp/row
 # shellcheck source=../lib.sh
 . /host/tests/lib.sh
@@ -84,6 +84,19 @@ mount_ours()
 	is_mounted /mnt || fail "nfsrdma said yes, but /mnt is not mounted"
 }
 
+# probe STATUS OPTIONS PATTERN…: nfsrdma-probe ends so, and its report has a line like each pattern.
+probe()
+{
+	local want=$1 options=$2 status=0 pattern
+	shift 2
+	timeout 60 "$PROBE" $address:/exp -o "$options" >"$T/report" 2>&1 </dev/null || status=$?
+	cat "$T/report"
+	assert_eq "$status" "$want" "exit status of nfsrdma-probe -o $options"
+	for pattern; do
+		grep -qE -- "$pattern" "$T/report" || fail "nfsrdma-probe -o $options has no line like '$pattern'"
+	done
+}
+
 # mount_kernel OPTIONS: exportd, by the kernel's client, at /mnt.
 mount_kernel()
 {
@@ -137,6 +150,7 @@ row_softiwarp_to_knfsd_siw()
 {
 	siw_up
 	knfsd
+	probe 0 device=softiwarp '^device +softiwarp: as asked' '^credits +[1-9]' '^invalidate +by the server: offered' '^  READ '
 	work_ours device=softiwarp
 }
 
@@ -157,15 +171,25 @@ row_kernel_siw_to_exportd()
 	work_kernel "proto=rdma,port=$rdma_port"
 }
 
-# A process that may not lock any amount of memory is told how much it needs, before anything is registered.
+# A process that may lock a MiB of memory, and no more.
+with_a_mib_to_lock()
+{
+	prlimit --memlock=1048576:1048576 setpriv --inh-caps=-ipc_lock,-sys_resource --bounding-set=-ipc_lock,-sys_resource timeout 60 "$@"
+}
+
+# It is told how much it needs, before anything is registered.
 memlock_is_checked()
 {
 	local status=0
-	prlimit --memlock=1048576:1048576 setpriv --inh-caps=-ipc_lock,-sys_resource --bounding-set=-ipc_lock,-sys_resource \
-		timeout 60 "$NFSRDMA" $address:/exp /mnt -o device=verbs,retry=0 >"$T/memlock.log" 2>&1 </dev/null || status=$?
+	with_a_mib_to_lock "$NFSRDMA" $address:/exp /mnt -o device=verbs,retry=0 >"$T/memlock.log" 2>&1 </dev/null || status=$?
 	cat "$T/memlock.log"
 	[ "$status" -ne 0 ] || fail "mounted with a memory-lock limit of 1 MiB"
 	grep -q 'KiB of memory have to be locked, the limit is 1024 KiB' "$T/memlock.log" || fail "the limit is not named"
+	status=0
+	with_a_mib_to_lock "$PROBE" $address:/exp -o device=verbs >"$T/report" 2>&1 </dev/null || status=$?
+	cat "$T/report"
+	assert_eq "$status" 1 "exit status of nfsrdma-probe with a memory-lock limit of 1 MiB"
+	grep -q '^  likely .*the limit of locked memory' "$T/report" || fail "nfsrdma-probe does not tell the reason"
 }
 
 # An adapter that is taken out of the machine under load, and put back: a hard mount goes on, a soft one says so.
@@ -189,7 +213,9 @@ row_unplug()
 row_verbs_rxe_to_knfsd()
 {
 	rxe_up
+	[ "$1" != window ] || probe 1 device=verbs '^mount +FAILED' '^connect +FAILED' '^  likely .*does not serve NFS over RDMA on that port'
 	knfsd
+	probe 0 "memreg=$1" '^device +verbs over rxe0' "^memreg +$1: as asked" '^windows .*NOT enforce' '^invalidate +by the server: not offered' '^  READ '
 	work_ours "device=verbs,memreg=$1"
 	[ "$1" != window ] || memlock_is_checked
 	[ "$1" != window ] || grep -q 'does not enforce the bounds' "$T/nfsrdma.log" || fail "nothing was said of rxe's windows"
@@ -199,6 +225,7 @@ row_verbs_siw_to_knfsd()
 {
 	siw_up
 	knfsd
+	probe 0 device=auto '^device +verbs over siw0' '^memreg +dynamic: the device has no memory windows' '^windows .*none' '^  READ '
 	work_ours device=auto
 	grep -q 'memreg dynamic, device verbs over siw0' "$T/nfsrdma.log" || fail "auto did not take verbs and dynamic"
 }

@@ -27,7 +27,7 @@ prepare_share()
 {
 	share=$T/share
 	mkdir -p "$share/bin" "$share/out"
-	cp "$NFSRDMA" "$EXPORTD" "$STAT" "$build_dir/tests/unit/device_test" "$build_dir/tests/vm/first_reply" "$share/bin/"
+	cp "$NFSRDMA" "$EXPORTD" "$PROBE" "$STAT" "$build_dir/tests/unit/device_test" "$build_dir/tests/vm/first_reply" "$share/bin/"
 	cp -r "$source_dir/tests" "$share/tests"
 	cp "$vm_dir/guest.sh" "$share/run"
 	# Emulation is some twenty times slower than KVM.
@@ -150,11 +150,6 @@ limits[unplug]=180
 test_unplug()
 {
 	in_guest unplug
-}
-
-free_port()
-{
-	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
 guest_is_ready()
