@@ -28,6 +28,7 @@ STAT=${STAT:-$build_dir/src/nfsrdma-stat}
 SCALE=${SCALE:-ci}
 TMPDIR=${TMPDIR:-/tmp}
 export SCALE TMPDIR
+[ -z "${LOGS:-}" ] || export LOGS
 declare -A limits
 mount_env=()
 
@@ -376,6 +377,7 @@ tests_main()
 	local name names own_logs='' failed=0 count=0
 	if [ -z "${LOGS:-}" ]; then
 		LOGS=$(mktemp -d "$TMPDIR/nfsrdma-logs.XXXXXX")
+		export LOGS
 		own_logs=1
 	fi
 	mapfile -t names < <(sed -n 's/^test_\([a-z0-9_]*\)()$/\1/p' "$0")

@@ -46,7 +46,7 @@ make_root()
 	site=$(mirror)
 	[ -n "$site" ] || skip_all "apt knows no Debian mirror"
 	echo "making a chroot of Debian 13 in $root"
-	rm -rf --one-file-system "$root"
+	rm -rf --one-file-system "$root" "$root.new"
 	mkdir -p "$cache"
 	if ! timeout 1200 mmdebstrap --variant=apt --include="$(IFS=, && echo "${packages_build[*]}")" \
 		--aptopt='Acquire::Retries "3"' $release "$root.new" "$site" >"$LOGS/mmdebstrap.log" 2>&1; then

@@ -88,6 +88,12 @@ test_demo_decodes_and_counts_agree()
 	{
 		awk -v name="$1" '$1 == name { print $2 }' "$T/theirs"
 	}
+	if [ "$(theirs malformed)" != 0 ]; then
+		# Worth a look: the log names the messages, and the capture stays with it.
+		tshark -n -2 -r "$T/cut.pcap" -Y '_ws.malformed && !(nfs.procedure_v3 == 6)' 2>/dev/null | head -20
+		awk -F '\t' '$7 != "" && !($6 == 1 && $9 == 6 && $10 % 4)' "$T/fields" | head -20
+		cp "$T/capture.pcap" "$LOGS/"
+	fi
 	assert_eq "$(theirs malformed)" 0 "malformed messages"
 	assert_eq "$(theirs lost)" 0 "gaps in the TCP streams"
 	assert_eq "$(theirs undecoded)" 0 "MPA frames that are no DDP/RDMAP"
