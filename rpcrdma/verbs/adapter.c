@@ -215,6 +215,9 @@ int verbs_adapter_use(struct endpoint *ep, struct ibv_context *context)
 	if (!a->context) {
 		if (ibv_query_device(context, &a->attr))
 			return -EIO;
+		a->held = rdma_get_devices(NULL);
+		if (!a->held)
+			return -ENOMEM;
 		a->context = context;
 		a->gone = a->armed = false;
 		a->quirks = verbs_quirks_of(&a->attr);
@@ -257,6 +260,8 @@ void verbs_adapter_leave(struct endpoint *ep)
 	}
 	if (a->pd)
 		ibv_dealloc_pd(a->pd);
+	if (a->held)
+		rdma_free_devices(a->held);
 	*a = (struct adapter){0};
 }
 

@@ -82,17 +82,6 @@ void verbs_ep_end(struct endpoint *ep, int error, const char *why, ...)
 	verbs_ep_update_timeout(ep);
 }
 
-/* librdmacm keeps an adapter open that has been taken out of the machine until it looks at the list of
- * devices again, and the removal of one whose driver cannot part from its users (rxe and siw, Linux 6.1.192)
- * waits for that. */
-static void let_removed_adapters_go(void)
-{
-	struct ibv_context **list = rdma_get_devices(NULL);
-
-	if (list)
-		rdma_free_devices(list);
-}
-
 /* ORDER: windows before the queue pair that they may be bound to. */
 void verbs_cm_release(struct endpoint *ep)
 {
@@ -102,10 +91,8 @@ void verbs_cm_release(struct endpoint *ep)
 		rdma_destroy_qp(ep->id);
 	rdma_destroy_id(ep->id);
 	ep->id = NULL;
-	if (ep->adapter.gone) {
+	if (ep->adapter.gone)
 		verbs_adapter_leave(ep);
-		let_removed_adapters_go();
-	}
 }
 
 /* ---- active side ---- */
@@ -141,7 +128,6 @@ int verbs_cm_connect(struct endpoint *ep, const struct sockaddr *addr, const voi
 		int err = errno;
 		snprintf(ep->ep.why, sizeof ep->ep.why, "%s", no_route(err));
 		verbs_cm_release(ep);
-		let_removed_adapters_go();
 		return -err;
 	}
 	ep->ep.state = RDMA_EP_CONNECTING;
@@ -235,7 +221,9 @@ static void on_resolve_error(struct endpoint *ep, const struct rdma_cm_event *ev
 {
 	int error = event->status < 0 ? -event->status : EHOSTUNREACH;
 
-	let_removed_adapters_go(); /* one may not have been off the list yet when its connection ended */
+	/* What is kept of an adapter may be of one that has gone without a word, while there was no
+	 * connection. */
+	ep->adapter.gone |= error == ENODEV;
 	verbs_ep_end(ep, -error, "%s", no_route(error));
 }
 

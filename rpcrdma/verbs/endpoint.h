@@ -49,6 +49,7 @@ LIST_HEAD(window_list, window);
 
 struct adapter {
 	struct ibv_context *context; /* rdma_cm's; NULL: none yet */
+	struct ibv_context **held;   /* between connections, nothing else keeps rdma_cm from closing it */
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;

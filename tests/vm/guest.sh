@@ -192,23 +192,6 @@ memlock_is_checked()
 	grep -q '^  likely .*the limit of locked memory' "$T/report" || fail "nfsrdma-probe does not tell the reason"
 }
 
-# An adapter that is taken out of the machine under load, and put back: a hard mount goes on, a soft one says so.
-row_unplug()
-{
-	rxe_up
-	knfsd
-	mount_ours device=verbs,timeo=50
-	python3 /host/tests/integration/large_file.py write /mnt/file 64 >"$T/sum" &
-	local writer=$!
-	wait_until 30 test -s /exp/file || fail "nothing is written"
-	rdma link delete rxe0
-	rdma link add rxe0 type rxe netdev d0
-	wait_until 10 has_gid rxe0 || fail "rxe0 does not come back"
-	wait "$writer" || fail "the writer has failed"
-	assert_eq "$(python3 /host/tests/integration/large_file.py read /exp/file 64)" "$(cat "$T/sum")" "checksum"
-	umount_nfs /mnt
-}
-
 # arguments: how memory is opened to the server
 row_verbs_rxe_to_knfsd()
 {
@@ -281,7 +264,7 @@ keep_logs()
 	while sleep 10; do
 		cp $T/*.log /host/out/ 2>/dev/null || true
 		dmesg >/host/out/dmesg
-		ps -eo pid,stat,wchan:24,args >/host/out/ps
+		ps -eLo pid,tid,stat,wchan:32,args >/host/out/ps
 	done
 }
 

@@ -146,12 +146,6 @@ test_device_suite_siw()
 	in_guest device_suite siw
 }
 
-limits[unplug]=180
-test_unplug()
-{
-	in_guest unplug
-}
-
 guest_is_ready()
 {
 	[ -e "$share/out/ready" ] || process_ended "$guest_pid"
