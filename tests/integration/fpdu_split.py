@@ -65,6 +65,32 @@ class Splitter:
         self.port, self.sink, self.streams = port, sink, {}
         self.frames = {True: 0, False: 0}
         self.repeated = 0
+        self.waiting = []  # segments that acknowledge what the capture has only later
+
+    def take(self, when, head, tcp, seq, payload):
+        """The next segment of the capture. Two processors record the two directions, so an answer may stand before its question:
+        a segment waits until what it acknowledges is there, and with it what follows in its own direction."""
+        self.waiting.append((when, head, tcp, seq, payload))
+        again = True
+        while again:
+            again, blocked, rest = False, set(), []
+            for segment in self.waiting:
+                key = struct.unpack_from("!HH", segment[1], segment[2])
+                if key in blocked or not self.may_follow(key, segment[1], segment[2]):
+                    blocked.add(key)
+                    rest.append(segment)
+                else:
+                    self.add(*segment)
+                    again = True
+            self.waiting = rest
+            again = again and bool(rest)
+
+    def may_follow(self, key, head, tcp):
+        other = self.streams.get(key[::-1])
+        if not head[tcp + 13] & 16:
+            return True  # a SYN acknowledges nothing
+        # A FIN counts as one byte.
+        return other is not None and distance(other.seq, struct.unpack_from("!I", head, tcp + 8)[0]) <= 1
 
     def write(self, when, head, tcp, seq, payload, last):
         out = bytearray(head + payload)
@@ -106,6 +132,8 @@ class Splitter:
         stream.seq = stream.seq + len(payload) & 0xFFFFFFFF
 
     def finish(self):
+        if self.waiting:
+            sys.exit("gap: a segment acknowledges bytes that are missing")
         for stream in self.streams.values():
             if stream.early:
                 sys.exit("gap: the bytes before sequence number %d are missing" % min(stream.early))
@@ -131,7 +159,7 @@ def main():
             # The length field is 0 when a segment outgrows it.
             total = struct.unpack_from("!H", frame, 14 + 2)[0] or len(frame) - 14
             seq = struct.unpack_from("!I", frame, tcp + 4)[0]
-            splitter.add((sec, frac), frame[:data], tcp, seq, frame[data : 14 + total])
+            splitter.take((sec, frac), frame[:data], tcp, seq, frame[data : 14 + total])
         splitter.finish()
     print("to_server %d from_server %d repeated %d" % (splitter.frames[True], splitter.frames[False], splitter.repeated))
 
