@@ -21,6 +21,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 struct inode;
 
@@ -29,9 +30,10 @@ struct inode;
  */
 struct open_file {
 	atomic_uint refs;
-	struct inode *inode;	  /* holds a reference */
-	struct cred cred;	  /* the opener's */
-	int flags;		  /* as opened: O_ACCMODE, O_APPEND, O_DSYNC, O_DIRECT … */
+	struct inode *inode; /* holds a reference */
+	struct cred cred;    /* the opener's */
+	int flags;	     /* as opened: O_ACCMODE, O_APPEND, O_DSYNC, O_DIRECT … */
+	LIST_ENTRY(open_file) of_mount;
 	unsigned int errors_seen; /* of file_data.errors, told to who has this file open; under that lock */
 };
 /* NULL: out of memory. The reference it returns is the kernel's, dropped by fs_release(). */
@@ -50,6 +52,8 @@ void data_open_undo(struct fuse_file_info *fi);
 /* Open files of the whole mount. 0: no name that is removed can be that of an open file, and nobody
  * need ask. */
 unsigned int data_open_files(void);
+/* When all lanes have ended: frees what the kernel still had open; inodes are not touched any more. */
+void data_forget_open_files(void);
 
 /* ---- for the operations on attributes ---- */
 

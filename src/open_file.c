@@ -25,11 +25,26 @@
 /* ---- open_file ---- */
 
 /* Of the whole mount. Shared by the lanes, which touch it at OPEN and RELEASE only. */
-static atomic_uint open_files;
+static LIST_HEAD(, open_file) open_files;
+static unsigned int
+	nopen_files; /* handles of the kernel's; some that it has given back live on in dirty data */
+static pthread_mutex_t open_files_lock = PTHREAD_MUTEX_INITIALIZER;
 
 unsigned int data_open_files(void)
 {
-	return atomic_load(&open_files);
+	pthread_mutex_lock(&open_files_lock);
+	unsigned int n = nopen_files;
+	pthread_mutex_unlock(&open_files_lock);
+	return n;
+}
+
+void data_forget_open_files(void)
+{
+	struct open_file *file;
+	while ((file = LIST_FIRST(&open_files))) {
+		LIST_REMOVE(file, of_mount);
+		free(file);
+	}
 }
 
 struct open_file *open_file_new(struct inode *inode, const struct cred *cred, int flags)
@@ -46,7 +61,10 @@ struct open_file *open_file_new(struct inode *inode, const struct cred *cred, in
 	file->errors_seen = inode->data.errors - (inode->data.errors && !inode->data.error_told);
 	pthread_mutex_unlock(&inode->data.lock);
 	atomic_fetch_add(&inode->data.opens, 1);
-	atomic_fetch_add(&open_files, 1);
+	pthread_mutex_lock(&open_files_lock);
+	LIST_INSERT_HEAD(&open_files, file, of_mount);
+	nopen_files++;
+	pthread_mutex_unlock(&open_files_lock);
 	return file;
 }
 
@@ -60,6 +78,9 @@ void open_file_unref(struct open_file *file)
 {
 	if (atomic_fetch_sub(&file->refs, 1) > 1)
 		return;
+	pthread_mutex_lock(&open_files_lock);
+	LIST_REMOVE(file, of_mount);
+	pthread_mutex_unlock(&open_files_lock);
 	inode_unref(file->inode);
 	free(file);
 }
@@ -116,7 +137,9 @@ static bool close_handle(struct open_file *file)
 {
 	struct inode *inode = file->inode;
 	open_file_unref(file);
-	atomic_fetch_sub(&open_files, 1);
+	pthread_mutex_lock(&open_files_lock);
+	nopen_files--;
+	pthread_mutex_unlock(&open_files_lock);
 	return atomic_fetch_sub(&inode->data.opens, 1) == 1;
 }
 

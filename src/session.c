@@ -309,13 +309,26 @@ static bool was_unmounted(const struct nfs_mount *mount)
 	return false;
 }
 
+/* Ends the connection to the kernel of a mount that was unmounted lazily and is still in use, and leaves in
+ * its place a descriptor that polls like that of one that is gone: a pipe without a reader. */
+static bool sever(const struct nfs_mount *mount)
+{
+	int ends[2];
+	if (pipe2(ends, O_CLOEXEC))
+		return false;
+	close(ends[0]);
+	bool done = dup2(ends[1], fuse_session_fd(mount->session)) >= 0;
+	close(ends[1]);
+	return done;
+}
+
 void session_destroy(struct nfs_mount *mount)
 {
 	if (!mount->session)
 		return;
-	/* Only to free what libfuse keeps: with the mount gone it unmounts nothing, while of a lazily
-	 * unmounted one that is still in use it would take away whatever has been mounted there since. */
-	if (was_unmounted(mount))
+	/* Only to free what libfuse keeps: it unmounts nothing when the connection is over. Of one that is
+	 * not, it would take away whatever has been mounted there since. */
+	if (was_unmounted(mount) || sever(mount))
 		fuse_session_unmount(mount->session);
 	fuse_session_destroy(mount->session);
 	mount->session = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "setup.h"
 #include "arena.h"
+#include "data.h"
 #include "inode.h"
 #include "lane_priv.h"
 #include "mount.h"
@@ -298,5 +299,6 @@ void setup_destroy(struct nfs_mount *mount)
 {
 	for (unsigned int i = 0; i < mount->nlanes; i++)
 		lane_destroy(mount->lanes[i]);
+	data_forget_open_files();
 	inode_table_destroy(mount->inodes);
 }
