@@ -173,6 +173,7 @@ def after_each_reply(argv):
             test.refused(connection, WRITE_BAD_STAG if write else READ_BAD_STAG, f"{'Write' if write else 'Read'}, {key}")
             test.said_so(min(5, 2 * round + (1 if write else 2)))  # the log is limited in rate
     check(test.mount.arenas() == before, "the client's arena has changed")
+    test.proxy.newest()  # the one after the last misuse comes when its pause is over
     check(len(test.proxy.connections) == 2 * len(keys) + 1, "a misuse has not ended its connection")
     check(test.mount.read("victim") == data, "the mount does not work afterwards")
     test.end()
