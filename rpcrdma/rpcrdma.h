@@ -183,7 +183,7 @@ bool rpcrdma_progress(struct rpcrdma_xprt *xprt, uint64_t now_ns);
 /* When rpcrdma_progress() must be called next even if no descriptor fires; UINT64_MAX: never. */
 uint64_t rpcrdma_next_timeout(const struct rpcrdma_xprt *xprt);
 /* Ends the connection as if it were lost: it is made again at once if it has answered a call. */
-void rpcrdma_drop_connection(struct rpcrdma_xprt *xprt, int error, const char *why, uint64_t now_ns);
+void rpcrdma_drop_connection(struct rpcrdma_xprt *xprt, int error, const char *why);
 
 struct fmrpool *rpcrdma_pool(struct rpcrdma_xprt *xprt);
 struct arena *rpcrdma_arena(struct rpcrdma_xprt *xprt);

@@ -350,7 +350,7 @@ uint64_t rpcrdma_next_timeout(const struct rpcrdma_xprt *x)
 	return next;
 }
 
-void rpcrdma_drop_connection(struct rpcrdma_xprt *x, int error, const char *why, uint64_t now_ns)
+void rpcrdma_drop_connection(struct rpcrdma_xprt *x, int error, const char *why)
 {
 	if (x->up || x->connecting)
 		connection_lost(x, error, why);

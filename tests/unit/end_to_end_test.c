@@ -512,7 +512,7 @@ static void connections_may_end_at_any_time(void **state)
 			submit_into(&rpcs[i], w, ops[i % 4], 8 + i * (ops[i % 4] == OP_ECHO ? 60 : 5000));
 		for (unsigned int i = 0; i < turn; i++)
 			pump(w);
-		rpcrdma_drop_connection(w->client, -ECONNRESET, "the test drops it", w->now_ns);
+		rpcrdma_drop_connection(w->client, -ECONNRESET, "the test drops it");
 		PUMP_UNTIL(w, w->downs == turn + 1);
 		for (unsigned int i = 0; i < CALLS; i++) {
 			finish(&rpcs[i]);
