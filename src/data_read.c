@@ -18,7 +18,7 @@ struct read_state {
 	struct open_file *file; /* lent: the kernel releases the handle after its READs; but see `held` */
 	bool held;		/* the op runs to its end, even after the handle was released */
 	uint64_t offset;
-	uint32_t want, got;
+	uint32_t want, got, asked; /* asked: by the latest READ */
 };
 
 static void read_rest(struct op *op);
@@ -42,7 +42,7 @@ static void on_read(struct op *op, int err, struct xdr_reader *results)
 	struct nfs3_read_res res;
 
 	if (!err)
-		err = nfs3_decode_read(results, s->want - s->got, op->placed_bytes, &res);
+		err = nfs3_decode_read(results, s->asked, op->placed_bytes, &res);
 	if (!err) {
 		int stale = fs_take(op, s->file->inode, &res.attr);
 		err = nfs3_errno(res.status);
@@ -70,8 +70,10 @@ static void on_read(struct op *op, int err, struct xdr_reader *results)
 static void read_rest(struct op *op)
 {
 	struct read_state *s = op_state(op, struct read_state);
+	uint32_t left = s->want - s->got, most = op->lane->mount->read_max;
+	s->asked = left < most ? left : most;
 	struct nfs3_read_args args = {
-		.file = &s->file->inode->fh, .offset = s->offset + s->got, .count = s->want - s->got};
+		.file = &s->file->inode->fh, .offset = s->offset + s->got, .count = s->asked};
 	op->in = (struct iovec){op->run + s->got, args.count};
 	op_rpc(op, NFSPROC3_READ, &s->file->cred, &args, on_read);
 }

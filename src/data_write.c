@@ -117,10 +117,10 @@ static void send_rest(struct write_buf *wb)
 	struct inode *inode = wb->file->inode;
 	uint64_t offset = wb->range.offset + wb->done_bytes;
 	uint64_t left = wb->range.len_bytes - wb->done_bytes;
-	uint32_t wsize = wb->lane->mount->wsize;
+	uint32_t most = wb->lane->mount->write_max;
 	struct nfs3_write_args args = {.file = &inode->fh,
 				       .offset = offset,
-				       .count = left < wsize ? (uint32_t)left : wsize,
+				       .count = left < most ? (uint32_t)left : most,
 				       .stable = wb->sync ? NFS3_FILE_SYNC : NFS3_UNSTABLE};
 	op_state(op, struct write_state)->wb = wb;
 	if (wb->done_bytes == 0)
@@ -304,11 +304,11 @@ static void on_write(struct op *op, int err, struct xdr_reader *results)
 	struct write_buf *wb = op_state(op, struct write_state)->wb;
 	struct inode *inode = wb->file->inode;
 	uint64_t left = wb->range.len_bytes - wb->done_bytes;
-	uint32_t wsize = op->lane->mount->wsize;
+	uint32_t most = op->lane->mount->write_max;
 	struct nfs3_write_res res;
 
 	if (!err)
-		err = nfs3_decode_write(results, left < wsize ? (uint32_t)left : wsize, &res);
+		err = nfs3_decode_write(results, left < most ? (uint32_t)left : most, &res);
 	int stale = fs_changed(op, inode, err ? NULL : &res.wcc);
 	if (!err)
 		err = nfs3_errno(res.status);
@@ -349,6 +349,13 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 		op_reply_err(op, size ? -EIO : 0);
 		return;
 	}
+	uint64_t most = lane->mount->maxfilesize;
+	if ((uint64_t)off >= most) {
+		op_reply_err(op, -EFBIG);
+		return;
+	}
+	if (size > most - (uint64_t)off)
+		size = (size_t)(most - (uint64_t)off);
 	struct write_buf *wb = write_buf_get(lane);
 	wb->base = in->payload;
 	wb->run_bytes = in->payload_bytes;

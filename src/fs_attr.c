@@ -395,7 +395,8 @@ static void on_fsstat(struct op *op, int err, struct xdr_reader *results)
 	struct statvfs st = {
 		.f_bsize = STATFS_BLOCK_BYTES,
 		.f_frsize = STATFS_BLOCK_BYTES,
-		.f_blocks = res.total_bytes / STATFS_BLOCK_BYTES,
+		.f_blocks = res.total_bytes / STATFS_BLOCK_BYTES +
+			    (res.total_bytes % STATFS_BLOCK_BYTES != 0), /* one without blocks is none */
 		.f_bfree = res.free_bytes / STATFS_BLOCK_BYTES,
 		.f_bavail = res.avail_bytes / STATFS_BLOCK_BYTES,
 		.f_files = res.total_files,

@@ -34,9 +34,10 @@ struct nfs_mount {
 
 	/* What the server said. */
 	struct nfs3_fh root_fh;
-	struct nfs3_attr root_attr; /* as of the mount */
-	uint32_t rsize, wsize;	    /* bytes of one READ and WRITE: options, FSINFO and the arena agreed */
-	uint32_t dtsize;	    /* bytes of one READDIR(PLUS) reply to ask for at most */
+	struct nfs3_attr root_attr;   /* as of the mount */
+	uint32_t rsize, wsize;	      /* bytes of one READ and WRITE: options, FSINFO and the arena agreed */
+	uint32_t read_max, write_max; /* bytes of one RPC: less when the server takes less than a page */
+	uint32_t dtsize;	      /* bytes of one READDIR(PLUS) reply to ask for at most */
 	uint32_t name_max;
 	uint64_t maxfilesize;
 

@@ -193,6 +193,8 @@ static void agree_sizes(struct nfs_mount *mount, const struct nfs3_fsinfo_res *i
 	uint32_t list_max = (uint32_t)setup_max_io(o) - 1024; /* a listing's head comes on top of the count */
 	mount->rsize = agree(o->rsize, info->rtmax);
 	mount->wsize = agree(o->wsize, info->wtmax);
+	mount->read_max = info->rtmax && info->rtmax < mount->rsize ? info->rtmax : mount->rsize;
+	mount->write_max = info->wtmax && info->wtmax < mount->wsize ? info->wtmax : mount->wsize;
 	mount->dtsize = info->dtpref && info->dtpref < list_max ? info->dtpref : list_max;
 	if (mount->dtsize < ARENA_PAGE_BYTES)
 		mount->dtsize = ARENA_PAGE_BYTES;
