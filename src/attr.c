@@ -44,7 +44,7 @@ static void believe(struct attr_cache *c, const struct attr_limits *limits, bool
 	if (changed || c->timeo_ns < least) {
 		c->timeo_ns = least;
 		c->timeo_since_ns = now_ns;
-	} else if (now_ns - c->timeo_since_ns >= c->timeo_ns) {
+	} else if (now_ns >= c->timeo_since_ns + c->timeo_ns) {
 		c->timeo_ns *= 2;
 		c->timeo_since_ns = now_ns;
 	}
@@ -87,6 +87,8 @@ enum attr_verdict attr_take(struct attr_cache *c, const struct attr_limits *limi
 		return ATTR_DISCARDED;
 	if (submitted_ns > c->as_of_ns)
 		c->as_of_ns = submitted_ns;
+	if (c->known && contents_differ(&c->attr, attr) && submitted_ns > c->contents_ns)
+		c->contents_ns = submitted_ns;
 	return take(c, limits, attr, false, now_ns);
 }
 
@@ -98,8 +100,7 @@ void attr_change_begin(struct attr_cache *c)
 
 static bool pre_matches(const struct nfs3_pre_attr *pre, const struct nfs3_attr *attr)
 {
-	return pre->size == attr->size && nfs3_time_cmp(pre->mtime, attr->mtime) == 0 &&
-	       nfs3_time_cmp(pre->ctime, attr->ctime) == 0;
+	return pre->size == attr->size && nfs3_time_cmp(pre->mtime, attr->mtime) == 0;
 }
 
 enum attr_verdict attr_change_end(struct attr_cache *c, const struct attr_limits *limits,
@@ -122,8 +123,13 @@ enum attr_verdict attr_change_end(struct attr_cache *c, const struct attr_limits
 		ours = ours || !c->known || !wcc->before.present || pre_matches(&wcc->before, &c->attr);
 		verdict = take(c, limits, &wcc->after.attr, ours, now_ns);
 	}
-	c->as_of_ns = now_ns;
+	c->as_of_ns = c->contents_ns = now_ns;
 	return verdict;
+}
+
+bool attr_contents_since(const struct attr_cache *c, uint64_t submitted_ns)
+{
+	return c->changes_in_flight == 0 && c->contents_ns <= submitted_ns;
 }
 
 void attr_expire(struct attr_cache *c)

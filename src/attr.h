@@ -12,9 +12,10 @@
  * may show the file as it was before that change, and is discarded unless its ctime proves it newer.
  *
  * Whose change (weak cache consistency, RFC 1813 §2.6, wcc_data). A call of ours that changes a file is
- * bracketed by attr_change_begin() and attr_change_end(). When the attributes before the change are those
- * that we have, the change is ours alone. While several changes of ours overlap nobody can tell, and, as the
- * Linux client does, we take them all for ours: close-to-open consistency asks the server at the next open.
+ * bracketed by attr_change_begin() and attr_change_end(). When size and mtime before the change are those
+ * that we have, the change is ours alone. (Not the ctime: a rename or link of ours has changed that, and its
+ * reply did not tell.) While several changes of ours overlap nobody can tell, and, as the Linux client does,
+ * we take them all for ours: close-to-open consistency asks the server at the next open.
  *
  * Times are CLOCK_MONOTONIC in nanoseconds.
  */
@@ -51,6 +52,7 @@ struct attr_cache {
 	uint64_t expires_ns;	  /* believed until then; 0: ask first */
 	uint64_t timeo_ns;	  /* how long an unchanged answer is believed */
 	uint64_t timeo_since_ns;  /* since when it is this long */
+	uint64_t contents_ns;	  /* who asked about the contents before this may have the old ones */
 	uint64_t foreign_changes; /* how often ATTR_FOREIGN was given: compare to learn whether caches held */
 };
 
@@ -63,6 +65,9 @@ void attr_change_begin(struct attr_cache *c);
 /* ... and has been answered (or was abandoned: then wcc is NULL). */
 enum attr_verdict attr_change_end(struct attr_cache *c, const struct attr_limits *limits,
 				  const struct nfs3_wcc *wcc, uint64_t submitted_ns, uint64_t now_ns);
+
+/* Are the contents, as far as is known, still those that a call submitted then has seen? */
+bool attr_contents_since(const struct attr_cache *c, uint64_t submitted_ns);
 
 /* Ask the server before believing them again. */
 void attr_expire(struct attr_cache *c);

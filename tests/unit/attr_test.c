@@ -169,6 +169,56 @@ static void a_change_of_others_before_ours_is_foreign(void **state)
 	assert_int_equal(c.attr.size, 20);
 }
 
+static void a_rename_of_ours_does_not_make_the_next_write_foreign(void **state)
+{
+	struct nfs3_attr a = file_at(1, 10), renamed = a, written = file_at(3, 20);
+	struct attr_cache c = cache_of(a, 0);
+
+	renamed.ctime.sec = 2;
+	struct nfs3_wcc w = wcc(renamed, written);
+
+	attr_change_begin(&c);
+	assert_int_equal(attr_change_end(&c, &limits, &w, 10, 20), ATTR_CHANGED);
+	assert_int_equal(c.foreign_changes, 0);
+}
+
+static void contents_seen_before_a_change_of_ours_are_old(void **state)
+{
+	struct nfs3_attr a = file_at(1, 10), b = file_at(2, 20);
+	struct attr_cache c = cache_of(a, 5);
+	struct nfs3_wcc w = wcc(a, b);
+
+	assert_true(attr_contents_since(&c, 5));
+	attr_change_begin(&c);
+	assert_false(attr_contents_since(&c, 5));
+	attr_change_end(&c, &limits, &w, 10, 20);
+	assert_false(attr_contents_since(&c, 19));
+	assert_true(attr_contents_since(&c, 20));
+}
+
+static void contents_seen_before_a_change_of_others_is_known_are_old(void **state)
+{
+	struct nfs3_attr a = file_at(1, 10), b = file_at(2, 20);
+	struct attr_cache c = cache_of(a, 5);
+
+	attr_take(&c, &limits, &a, 7, 8);
+	assert_true(attr_contents_since(&c, 6));
+	attr_take(&c, &limits, &b, 10, 20);
+	assert_false(attr_contents_since(&c, 9));
+	assert_true(attr_contents_since(&c, 10)); /* the very call that brought it */
+}
+
+static void an_answer_taken_late_is_believed_from_when_it_was_heard(void **state)
+{
+	struct nfs3_attr a = file_at(1, 10), newer = a;
+	struct attr_cache c = cache_of(a, 100 * S);
+
+	newer.ctime.sec = 2;
+	attr_take(&c, &limits, &newer, 90 * S, 90 * S);
+	assert_int_equal(attr_valid_ns(&c, 100 * S), 0);
+	assert_int_equal(attr_valid_ns(&c, 90 * S), 3 * S);
+}
+
 static void overlapping_changes_of_ours_are_ours_in_any_order_of_replies(void **state)
 {
 	struct nfs3_attr a = file_at(1, 10), b = file_at(2, 20), d = file_at(3, 30);
@@ -289,6 +339,10 @@ int main(void)
 		cmocka_unit_test(a_write_that_costs_the_set_user_id_bit_says_so),
 		cmocka_unit_test(a_change_of_ours_alone_is_not_foreign),
 		cmocka_unit_test(a_change_of_others_before_ours_is_foreign),
+		cmocka_unit_test(a_rename_of_ours_does_not_make_the_next_write_foreign),
+		cmocka_unit_test(contents_seen_before_a_change_of_ours_are_old),
+		cmocka_unit_test(contents_seen_before_a_change_of_others_is_known_are_old),
+		cmocka_unit_test(an_answer_taken_late_is_believed_from_when_it_was_heard),
 		cmocka_unit_test(overlapping_changes_of_ours_are_ours_in_any_order_of_replies),
 		cmocka_unit_test(after_an_outrun_reply_the_server_is_asked),
 		cmocka_unit_test(of_two_writes_within_one_tick_of_the_server_the_larger_size_stays),
