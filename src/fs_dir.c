@@ -10,11 +10,15 @@
  *
  * The server is asked by READDIRPLUS even if the kernel wants names only: it brings the files' types, without
  * which find(1) and its like would look up every name. Inodes are made only when the kernel wants attributes,
- * and only entries that lie in the buffer that it takes count as looked up.
+ * and only entries that lie in the buffer that it takes count as looked up. A page that is given bit by bit
+ * grows old: once a name of the directory has changed, the rest of it is given as names only, or a name that
+ * is gone would come back to life in the kernel.
  *
- * Recovery. Without READDIRPLUS on the server, READDIR. A cookie that the server no longer likes is tried
- * once with a zero verifier. A listing that is broken or goes round in a circle is EIO, and a line in the
- * log.
+ * Recovery. Without READDIRPLUS on the server, or when it finds no room for one entry with attributes,
+ * READDIR. A cookie that the server no longer likes is tried once with a zero verifier; then the listing is
+ * gone through again from its beginning, up to the entry with that cookie. When there is none any more, the
+ * place is lost: EIO rather than an end that is none. A listing that is broken or goes round in a circle is
+ * EIO as well. Each has its line in the log.
  *
  * Ownership. The kernel asks for one piece of an open directory at a time (it holds its position's lock),
  * from whatever lane; struct open_dir needs no lock.
@@ -40,7 +44,9 @@ struct open_dir {
 	struct cred cred;  /* the opener's */
 	uint8_t verf[NFS3_VERF_SIZE];
 	uint32_t fetch_bytes;
+	bool plain; /* READDIRPLUS has no room here */
 	struct dirpage page;
+	uint64_t page_submitted_ns, page_heard_ns;
 };
 
 /* What is being given to the kernel. Not the open directory's: once the reply has left, the kernel may close
@@ -59,7 +65,12 @@ struct list_op {
 	bool fetch_plus; /* the page is asked for by READDIRPLUS */
 	bool fetched;
 	bool zero_verf;
+	bool searching; /* from the beginning, for `place` */
+	uint64_t place; /* where the listing has come to */
+	unsigned int searches;
 };
+
+#define SEARCHES_MAX 3u /* of a directory that changes meanwhile, and makes its cookies invalid each time */
 
 /* A server that lacks READDIRPLUS is not asked again. */
 static atomic_bool plus_lacking;
@@ -143,18 +154,29 @@ static bool room_for_one_more(struct listing *listing)
 static void give_inode(struct op *op, struct listing *listing, const struct nfs3_entry *e,
 		       struct fuse_entry_param *entry)
 {
-	struct inode *dir = op_state(op, struct list_op)->d->dir;
+	const struct open_dir *d = op_state(op, struct list_op)->d;
+	struct inode *dir = d->dir;
 	enum attr_verdict verdict;
 
-	if (e->dot || !e->attr.present || !e->fh.present || !room_for_one_more(listing))
+	if (e->dot || !e->attr.present || !e->fh.present || !inode_names_since(dir, d->page_submitted_ns) ||
+	    !room_for_one_more(listing))
 		return;
-	struct inode *inode = inode_get(the_mount->inodes, &e->fh.fh, &e->attr.attr, op->submitted_ns,
-					lane_now(op->lane), &verdict);
+	struct inode *inode = inode_get(the_mount->inodes, &e->fh.fh, &e->attr.attr, d->page_submitted_ns,
+					d->page_heard_ns, &verdict);
 	if (!inode)
 		return;
 	fs_verdict(inode, verdict);
 	listing->given[listing->ngiven++] = inode;
 	fs_fill_entry(dir, inode, entry);
+}
+
+/* The same number as stat(2) shows, where it is known: the server's own entry for a place where it has
+ * mounted something is that of the directory below. */
+static ino_t entry_number(const struct nfs3_entry *e)
+{
+	if (e->attr.present && !e->dot)
+		return inode_file_number(the_mount->inodes, &e->attr.attr);
+	return e->fileid ? e->fileid : FILEID_UNKNOWN;
 }
 
 /* Adds one entry at out; returns its size, or 0 when it does not fit. */
@@ -176,7 +198,8 @@ static size_t add_entry(struct op *op, struct listing *listing, const struct nfs
 		attr_to_stat(&e->attr.attr, &entry.attr);
 	if (plus)
 		give_inode(op, listing, e, &entry);
-	entry.attr.st_ino = e->fileid ? e->fileid : FILEID_UNKNOWN;
+	if (!entry.ino)
+		entry.attr.st_ino = entry_number(e);
 	if (plus)
 		fuse_add_direntry_plus(op->req, out, room, name, &entry, (off_t)e->cookie);
 	else
@@ -208,6 +231,26 @@ static void list_reply(struct op *op, struct listing *listing, size_t bytes)
 }
 
 static void list_fetch(struct op *op, uint64_t cookie);
+static void list_serve(struct op *op);
+
+static void list_search(struct op *op)
+{
+	struct list_op *l = op_state(op, struct list_op);
+	struct dirpage *page = &l->d->page;
+
+	if (dirpage_seek(page, l->place)) {
+		l->searching = false;
+		l->cookie = l->place;
+		list_serve(op);
+	} else if (!page->eof) {
+		list_fetch(op, page->end);
+	} else {
+		log_warning("%s: the listing of the directory with fileid %" PRIu64
+			    " cannot go on: the server has lost the place, for the directory has changed",
+			    the_mount->source, l->d->dir->fileid);
+		op_reply_err(op, -EIO);
+	}
+}
 
 static void list_serve(struct op *op)
 {
@@ -248,8 +291,16 @@ static bool remedy(struct op *op, int err, uint32_t status)
 		atomic_store(&plus_lacking, true);
 	} else if (status == NFS3ERR_BAD_COOKIE && !l->zero_verf) {
 		l->zero_verf = true;
+	} else if (status == NFS3ERR_BAD_COOKIE && l->cookie && l->searches < SEARCHES_MAX) {
+		if (!l->searching)
+			l->place = l->cookie;
+		l->searching = true;
+		l->searches++;
+		l->cookie = 0;
 	} else if (status == NFS3ERR_TOOSMALL && d->fetch_bytes < the_mount->dtsize) {
 		d->fetch_bytes = the_mount->dtsize;
+	} else if (status == NFS3ERR_TOOSMALL && l->fetch_plus) {
+		d->plain = true;
 	} else {
 		return false;
 	}
@@ -297,9 +348,14 @@ static void on_listing(struct op *op, int err, struct xdr_reader *results)
 	}
 	l->fetched = true;
 	l->zero_verf = false;
+	l->d->page_submitted_ns = op->submitted_ns;
+	l->d->page_heard_ns = fs_clock();
 	if (l->d->fetch_bytes < the_mount->dtsize)
 		l->d->fetch_bytes *= 2;
-	list_serve(op);
+	if (l->searching)
+		list_search(op);
+	else
+		list_serve(op);
 }
 
 static void list_send(struct op *op)
@@ -328,7 +384,7 @@ static void list_fetch(struct op *op, uint64_t cookie)
 	struct open_dir *d = l->d;
 
 	l->cookie = cookie;
-	l->fetch_plus = the_mount->opts->rdirplus && !atomic_load(&plus_lacking);
+	l->fetch_plus = the_mount->opts->rdirplus && !d->plain && !atomic_load(&plus_lacking);
 	op->count = d->fetch_bytes < the_mount->dtsize ? d->fetch_bytes : the_mount->dtsize;
 	op_run_get(op, nfs3_reply_max(l->fetch_plus ? NFSPROC3_READDIRPLUS : NFSPROC3_READDIR, op->count),
 		   list_send);

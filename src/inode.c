@@ -344,6 +344,14 @@ void inode_expire(struct inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 }
 
+bool inode_expired(struct inode *inode, uint64_t now_ns)
+{
+	pthread_mutex_lock(&inode->lock);
+	bool expired = attr_valid_ns(&inode->attr, now_ns) == 0;
+	pthread_mutex_unlock(&inode->lock);
+	return expired;
+}
+
 void inode_names_changed(struct inode_table *table, uint64_t now_ns)
 {
 	uint_fast64_t then = atomic_load(&table->names_changed_ns);
@@ -398,6 +406,21 @@ static struct timespec to_timespec(struct nfs3_time t)
 	return (struct timespec){.tv_sec = t.sec, .tv_nsec = t.nsec < 1000000000u ? (long)t.nsec : 999999999};
 }
 
+/* A bijection of 64 bits in which each bit depends on all. */
+static uint64_t mixed(uint64_t x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return x ^ x >> 31;
+}
+
+ino_t inode_file_number(const struct inode_table *table, const struct nfs3_attr *attr)
+{
+	bool ours = !table->root || attr->fsid == table->root->fsid;
+
+	return ours ? attr->fileid : mixed(mixed(attr->fsid) ^ attr->fileid);
+}
+
 void attr_to_stat(const struct nfs3_attr *attr, struct stat *st)
 {
 	*st = (struct stat){
@@ -426,6 +449,7 @@ bool inode_stat(struct inode *inode, uint64_t now_ns, struct stat *st, uint64_t 
 
 	if (known) {
 		attr_to_stat(&inode->attr.attr, st);
+		st->st_ino = inode_file_number(inode->table, &inode->attr.attr);
 		bool outdated = inode->attr.as_of_ns < atomic_load(&inode->table->names_changed_ns);
 
 		*valid_ns = outdated ? 0 : attr_valid_ns(&inode->attr, now_ns);
@@ -475,7 +499,8 @@ bool inode_kernel_is_behind(struct inode *inode, pid_t tid)
 	uint64_t mark = sent_back_mark(tid, (uint32_t)inode->generation), found = atomic_load(slot);
 
 	pthread_mutex_lock(&inode->lock);
-	bool behind = inode->told_changes != inode->attr.foreign_changes;
+	bool behind = inode->told_changes != inode->attr.foreign_changes ||
+		      (inode->attr.known && inode->attr.attr.nlink == 0 && !inode->silly);
 	pthread_mutex_unlock(&inode->lock);
 	if (found == mark || found == sent_back_mark(tid, ANY_FILE)) {
 		atomic_store(slot, 0);
@@ -492,6 +517,14 @@ uint64_t inode_names_valid_ns(struct inode *dir, uint64_t now_ns)
 	uint64_t ns = attr_valid_ns(&dir->attr, now_ns);
 	pthread_mutex_unlock(&dir->lock);
 	return ns;
+}
+
+bool inode_names_since(struct inode *dir, uint64_t submitted_ns)
+{
+	pthread_mutex_lock(&dir->lock);
+	bool since = attr_contents_since(&dir->attr, submitted_ns);
+	pthread_mutex_unlock(&dir->lock);
+	return since;
 }
 
 uint64_t inode_foreign_changes(struct inode *inode)

@@ -7,7 +7,8 @@
  * address of its struct inode, which lives until the kernel has forgotten it *and* nobody here holds a
  * reference. A fileid that the server uses again comes with another handle and is another inode; an address
  * that is used again comes with another generation, and the kernel drops what it knew of the old one. st_ino
- * is the server's fileid, all 64 bits.
+ * is the server's fileid, all 64 bits. The files of another file system of the server's have one st_dev with
+ * ours and may have the same fileids: their st_ino is fsid and fileid, mixed.
  *
  * Locks, both held for a few instructions only, never across a call into anything else:
  *   the table's lock   buckets, and references that begin or end at none (others are counted without it)
@@ -109,6 +110,7 @@ int inode_take_post_attr(struct inode *inode, const struct nfs3_post_attr *attr,
 void inode_change_begin(struct inode *inode);
 int inode_change_end(struct inode *inode, const struct nfs3_wcc *wcc, uint64_t submitted_ns, uint64_t now_ns);
 void inode_expire(struct inode *inode);
+bool inode_expired(struct inode *inode, uint64_t now_ns);
 
 /* A name was removed or renamed: its file's ctime and link count have changed, and nobody told whose it was.
  * What was known of any file before now_ns (read at that moment) is asked for again, when it is asked for. */
@@ -130,7 +132,8 @@ void inode_told(struct inode *inode);
 bool inode_has_news(struct inode *inode);
 /* Others have changed the contents since, so the kernel's idea of the size is wrong. True once per change and
  * thread, however many threads ask in between: the OPEN of that thread is to be sent back to look the name up
- * again, and a second refusal would be its caller's to see. */
+ * again, and a second refusal would be its caller's to see. The same for a file that has no name left, though
+ * the server still knows its handle: the name that led here may be another file's by now. */
 bool inode_kernel_is_behind(struct inode *inode, pid_t tid);
 /* The open of that thread was sent back already, before it was known which file it means. */
 void inode_sent_back(struct inode_table *table, pid_t tid);
@@ -139,8 +142,12 @@ uint64_t inode_names_valid_ns(struct inode *dir, uint64_t now_ns);
 /* How often others have changed the contents: an open compares it with what it was at the last one. */
 uint64_t inode_foreign_changes(struct inode *inode);
 
-/* Pure: one file's attributes as stat(2) has them. */
+/* Pure: one file's attributes as stat(2) has them, were it of the root's file system. */
 void attr_to_stat(const struct nfs3_attr *attr, struct stat *st);
+/* The st_ino of whatever file has these attributes. */
+ino_t inode_file_number(const struct inode_table *table, const struct nfs3_attr *attr);
+/* Are a directory's names, as far as is known, still those that a call submitted then has seen? */
+bool inode_names_since(struct inode *dir, uint64_t submitted_ns);
 
 /* Calls fn for each inode, under the table's lock and its own. */
 void inode_each(struct inode_table *table, void (*fn)(struct inode *inode, void *ctx), void *ctx);

@@ -203,6 +203,37 @@ static void only_a_directory_of_another_fsid_is_foreign(void **state)
 	inode_table_destroy(table);
 }
 
+static void files_of_other_file_systems_have_numbers_of_their_own(void **state)
+{
+	struct inode_table *table = table_new();
+	struct nfs3_attr ours = attr_of(NFS3_REG, 10), theirs = ours, others = ours;
+	struct stat st[3];
+	uint64_t valid_ns;
+
+	theirs.fsid = 0x999;
+	others.fsid = 0x99a;
+	inode_stat(get(table, "a", ours, 0), 0, &st[0], &valid_ns);
+	inode_stat(get(table, "b", theirs, 0), 0, &st[1], &valid_ns);
+	inode_stat(get(table, "c", others, 0), 0, &st[2], &valid_ns);
+	assert_int_equal(st[0].st_ino, 10);
+	assert_true(st[1].st_ino != 10 && st[2].st_ino != 10 && st[1].st_ino != st[2].st_ino);
+	inode_table_destroy(table);
+}
+
+static void an_open_of_a_file_without_names_is_sent_back_once(void **state)
+{
+	struct inode_table *table = table_new();
+	struct nfs3_attr attr = attr_of(NFS3_REG, 10);
+
+	attr.nlink = 0;
+	struct inode *inode = get(table, "a", attr, 0);
+
+	inode_told(inode);
+	assert_true(inode_kernel_is_behind(inode, 77));
+	assert_false(inode_kernel_is_behind(inode, 77));
+	inode_table_destroy(table);
+}
+
 static void stat_shows_what_the_server_said(void **state)
 {
 	struct nfs3_attr attr = attr_of(NFS3_CHR, 0xfedcba9876543210u);
@@ -381,6 +412,8 @@ int main(void)
 		cmocka_unit_test(find_does_not_make_one),
 		cmocka_unit_test(the_table_grows_and_finds_all),
 		cmocka_unit_test(only_a_directory_of_another_fsid_is_foreign),
+		cmocka_unit_test(files_of_other_file_systems_have_numbers_of_their_own),
+		cmocka_unit_test(an_open_of_a_file_without_names_is_sent_back_once),
 		cmocka_unit_test(stat_shows_what_the_server_said),
 		cmocka_unit_test(absurd_attributes_stay_within_what_stat_can_hold),
 		cmocka_unit_test(a_silly_renamed_file_has_one_link_less),
