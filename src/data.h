@@ -52,6 +52,11 @@ void data_open_undo(struct fuse_file_info *fi);
 /* Open files of the whole mount. 0: no name that is removed can be that of an open file, and nobody
  * need ask. */
 unsigned int data_open_files(void);
+/* For revalidate.h. Whether any file is open; after a no, revalidate_start() is called for the next one. */
+bool data_still_open(void);
+/* Files that are open for reading and whose attributes' time is over, at most `max`, each given with a
+ * reference to the inode; not again within acregmin. *cred: of who has the last one open. */
+unsigned int data_outdated_files(uint64_t now_ns, struct inode **files, unsigned int max, struct cred *cred);
 /* When all lanes have ended: frees what the kernel still had open; inodes are not touched any more. */
 void data_forget_open_files(void);
 

@@ -28,7 +28,9 @@ struct file_data {
 	struct op *syncers;	  /* fsync and close, waiting until what is dirty is stable */
 	struct inode *next_dirty; /* in a lane's queue of files to commit; commit_running is set meanwhile */
 	uint64_t pages_foreign;	  /* inode_foreign_changes() as of the last OPEN that looked */
-	atomic_uint opens;	  /* open files of this inode: silly rename asks */
+	uint64_t revalidated_ns; /* when the attributes were last asked for, revalidate.h; under open_file.c's
+				  * lock */
+	atomic_uint opens;	 /* open files of this inode: silly rename asks */
 };
 
 /* In zeroed memory. */

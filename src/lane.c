@@ -13,6 +13,7 @@
 #include "log.h"
 #include "mount.h"
 #include "options.h"
+#include "revalidate.h"
 #include "rpcrdma.h"
 
 #include <errno.h>
@@ -208,6 +209,8 @@ void lane_turn(struct lane *lane)
 	ops_serve_waiters(lane);
 	more |= fuse_channel_read(lane);
 	data_turn(lane);
+	if (atomic_load(&lane->stop))
+		revalidate_stop(lane);
 	rpcrdma_flush(lane->xprt, lane->now_ns);
 	fuse_channel_watch(lane);
 	take_events(lane, more || mail_waits(lane) || finished(lane) ? 0 : sleep_ms(lane));

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 struct rdma_device;
+struct revalidation;
 struct write_buf;
 
 #define LANE_OPS_OWN                                                                                         \
@@ -72,6 +73,9 @@ struct lane {
 	struct inode *commit_first,
 		*commit_last; /* files waiting for an op of the lane's own, for their COMMIT */
 	struct lane_timer commit_timer;
+
+	struct revalidation *revalidation; /* revalidate.c; NULL: nothing is being asked */
+	struct lane_timer revalidate_timer;
 
 	unsigned int cleanups_wait; /* silly.c: for an op of the lane's own */
 

@@ -418,15 +418,8 @@ static bool is_killed(struct nfs_mount *mount, const struct op *op)
 	return pending >> (SIGKILL - 1) & 1;
 }
 
-/* Answers the request now; the rest goes as op.h says. */
-static void end_early(struct op *op)
+void op_cancel(struct op *op)
 {
-	op->lane->stats->fuse.killed++;
-	fuse_reply_err(op->req, EINTR);
-	op->req = NULL;
-	op->unique = 0;
-	if (op->run_to_end)
-		return;
 	switch (op->phase) {
 	case OP_RPC:
 		op->phase = OP_ABANDONED;
@@ -443,6 +436,17 @@ static void end_early(struct op *op)
 	}
 	op->phase = OP_RUNNING;
 	op_end(op);
+}
+
+/* Answers the request now; the rest goes as op.h says. */
+static void end_early(struct op *op)
+{
+	op->lane->stats->fuse.killed++;
+	fuse_reply_err(op->req, EINTR);
+	op->req = NULL;
+	op->unique = 0;
+	if (!op->run_to_end)
+		op_cancel(op);
 }
 
 void ops_interrupt(struct lane *lane, uint64_t unique)

@@ -180,6 +180,10 @@ void op_resume(struct op *op, op_resume_fn *resume);
  * the lane's reserve for this is in use: try again from a later turn. Starts with run_to_end. */
 struct op *op_begin_own(struct lane *lane);
 
+/* Ends one of the lane's own that nobody misses: from the lane's loop, while its RPC is in flight or waits to
+ * be sent again. Its callback is not called any more; the memory is given back when it is safe. */
+void op_cancel(struct op *op);
+
 /* ---- replies: each ends the op ----
  * 0, or -errno when the kernel did not take it: then lookups that it named do not count. */
 int op_reply_err(struct op *op, int err); /* 0: done, without a result */

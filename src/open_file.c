@@ -11,6 +11,7 @@
 #include "fs_entry.h"
 #include "mount.h"
 #include "options.h"
+#include "revalidate.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,12 +29,50 @@
 static LIST_HEAD(, open_file) open_files;
 static unsigned int
 	nopen_files; /* handles of the kernel's; some that it has given back live on in dirty data */
+static bool watched; /* a lane's timer will look at them, see revalidate.h */
 static pthread_mutex_t open_files_lock = PTHREAD_MUTEX_INITIALIZER;
 
 unsigned int data_open_files(void)
 {
 	pthread_mutex_lock(&open_files_lock);
 	unsigned int n = nopen_files;
+	pthread_mutex_unlock(&open_files_lock);
+	return n;
+}
+
+bool data_still_open(void)
+{
+	pthread_mutex_lock(&open_files_lock);
+	watched = nopen_files > 0;
+	bool open = watched;
+	pthread_mutex_unlock(&open_files_lock);
+	return open;
+}
+
+/* Under the lock. */
+static bool is_outdated(const struct open_file *file, uint64_t now_ns)
+{
+	struct inode *inode = file->inode;
+	uint64_t asked_ns = inode->data.revalidated_ns;
+
+	return (file->flags & O_ACCMODE) != O_WRONLY && inode_expired(inode, now_ns) &&
+	       (!asked_ns || now_ns - asked_ns >= inode_limits(inode->table)->reg_min_ns);
+}
+
+unsigned int data_outdated_files(uint64_t now_ns, struct inode **files, unsigned int max, struct cred *cred)
+{
+	unsigned int n = 0;
+	struct open_file *file;
+	pthread_mutex_lock(&open_files_lock);
+	LIST_FOREACH(file, &open_files, of_mount) {
+		if (n == max)
+			break;
+		if (!is_outdated(file, now_ns))
+			continue;
+		file->inode->data.revalidated_ns = now_ns;
+		files[n++] = inode_ref(file->inode);
+		*cred = file->cred;
+	}
 	pthread_mutex_unlock(&open_files_lock);
 	return n;
 }
@@ -64,7 +103,11 @@ struct open_file *open_file_new(struct inode *inode, const struct cred *cred, in
 	pthread_mutex_lock(&open_files_lock);
 	LIST_INSERT_HEAD(&open_files, file, of_mount);
 	nopen_files++;
+	bool first = !watched;
+	watched = true;
 	pthread_mutex_unlock(&open_files_lock);
+	if (first)
+		revalidate_start(lane_self());
 	return file;
 }
 

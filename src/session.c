@@ -49,9 +49,10 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	 * DONT_MASK: NFSv3 knows no umask: the kernel applies it.
 	 * POSIX_ACL: the server checks, by ACCESS.
 	 * CACHE_SYMLINKS: a link's text would stay after others have replaced it under the same file id. */
-	if (!mount->opts->ac)
+	if (!mount->opts->ac || mount->opts->acregmax == 0)
 		want = (want & ~(unsigned int)FUSE_CAP_EXPLICIT_INVAL_DATA) |
-		       FUSE_CAP_AUTO_INVAL_DATA; /* noac: each read(2) asks for the attributes first */
+		       FUSE_CAP_AUTO_INVAL_DATA; /* noac: each read(2) asks for the attributes first. Others:
+						    see revalidate.h */
 	if (!mount->opts->rdirplus)
 		want &= ~(unsigned int)(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
 	conn->want = want & conn->capable;
