@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 /* ---- credentials ---- */
@@ -143,90 +142,17 @@ int cred_groups_read(int fd, struct cred_groups *groups)
 	}
 }
 
-/* Fields are counted behind the last ')': the command's name in field 2 may hold blanks and parentheses. */
-uint64_t cred_start_time(const char *stat_text)
+void cred_of_caller(int proc_fd, const char *machine, pid_t tid, uint32_t uid, uint32_t gid,
+		    struct cred *cred)
 {
-	const char *p = strrchr(stat_text, ')');
-	if (!p)
-		return 0;
-	for (int field = 2; field < 22; field++) {
-		p = strchr(p + 1, ' ');
-		if (!p)
-			return 0;
+	struct cred_groups groups = {.gid = gid}, none = groups;
+	char path[32];
+	snprintf(path, sizeof path, "%d/status", (int)tid);
+	int fd = tid > 0 ? openat(proc_fd, path, O_RDONLY | O_CLOEXEC) : -1;
+	if (fd >= 0) {
+		if (cred_groups_read(fd, &groups))
+			groups = none;
+		close(fd);
 	}
-	return strtoull(p + 1, NULL, 10);
-}
-
-/* One read is enough: the text has at most some 350 bytes, and procfs gives it whole. */
-static uint64_t read_start_time(int task_fd)
-{
-	char text[512];
-	int fd = openat(task_fd, "stat", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	ssize_t n = read(fd, text, sizeof text - 1);
-	close(fd);
-	if (n <= 0)
-		return 0;
-	text[n] = 0;
-	return cred_start_time(text);
-}
-
-static int read_groups(int task_fd, struct cred_groups *groups)
-{
-	int fd = openat(task_fd, "status", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	int err = cred_groups_read(fd, groups);
-	close(fd);
-	return err;
-}
-
-/* ---- the cache ---- */
-
-void cred_cache_init(struct cred_cache *cache)
-{
-	*cache = (struct cred_cache){0};
-}
-
-static bool slot_is(const struct cred_cache_slot *s, pid_t tid, uint64_t start_time, uint32_t uid,
-		    uint32_t gid, uint64_t now_ns)
-{
-	return s->tid == tid && s->start_time == start_time && s->uid == uid && s->groups.gid == gid &&
-	       now_ns - s->read_ns < CRED_CACHE_AGE_NS;
-}
-
-/* The descriptor of /proc/TID pins the thread: once it is gone, reads through it fail, whoever has the number
- * by then. */
-static void caller_groups(struct cred_cache *cache, int proc_fd, pid_t tid, uint32_t uid, uint64_t now_ns,
-			  struct cred_groups *groups)
-{
-	struct cred_cache_slot *s = &cache->slots[(uint32_t)tid % CRED_CACHE_SLOTS];
-	char name[16];
-	snprintf(name, sizeof name, "%d", (int)tid);
-	int task_fd = openat(proc_fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (task_fd < 0)
-		return;
-	uint64_t start_time = read_start_time(task_fd);
-	if (start_time && slot_is(s, tid, start_time, uid, groups->gid, now_ns)) {
-		cache->hits++;
-		*groups = s->groups;
-	} else {
-		cache->misses++;
-		struct cred_groups fresh = {.gid = groups->gid};
-		if (start_time && read_groups(task_fd, &fresh) == 0) {
-			*groups = fresh;
-			*s = (struct cred_cache_slot){tid, start_time, uid, now_ns, fresh};
-		}
-	}
-	close(task_fd);
-}
-
-void cred_of_caller(struct cred_cache *cache, int proc_fd, const char *machine, pid_t tid, uint32_t uid,
-		    uint32_t gid, uint64_t now_ns, struct cred *cred)
-{
-	struct cred_groups groups = {.gid = gid};
-	if (tid > 0)
-		caller_groups(cache, proc_fd, tid, uid, now_ns, &groups);
 	init_from_groups(cred, machine, uid, &groups);
 }

@@ -58,39 +58,15 @@ void cred_groups_add(struct cred_groups *groups, uint32_t gid);
  */
 int cred_groups_read(int fd, struct cred_groups *groups);
 
-/* The start time (field 22, in clock ticks since boot) from the text of /proc/TID/stat; 0 if it is not to be
- * found. */
-uint64_t cred_start_time(const char *stat_text);
-
-/*
- * A cache of groups by thread. A hit needs the same thread (tid *and* start time, so a reused tid never
- * inherits), the same uid and gid, and an age below CRED_CACHE_AGE_NS: a thread may call setgroups() and keep
- * its ids. Even a hit reads /proc/TID/stat, so nothing here belongs into a READ or WRITE. One cache per lane:
- * it has no lock.
- */
-#define CRED_CACHE_SLOTS 64u
-#define CRED_CACHE_AGE_NS 1000000000ull
-
-struct cred_cache {
-	struct cred_cache_slot {
-		pid_t tid; /* 0: empty */
-		uint64_t start_time;
-		uint32_t uid;
-		uint64_t read_ns;
-		struct cred_groups groups;
-	} slots[CRED_CACHE_SLOTS];
-	uint64_t hits;
-	uint64_t misses;
-};
-
-void cred_cache_init(struct cred_cache *cache);
-
 /*
  * The credential of the thread that sent a FUSE request. proc_fd: a descriptor of /proc (tests give another
  * directory). tid 0 (the kernel itself, or a process of another PID namespace) has no supplementary groups,
  * nor has a thread that is gone: less rights, never more. Always succeeds.
+ *
+ * Nothing is remembered: a thread may call setgroups() at any time, and to see that it is still the same
+ * thread costs as much as to read its groups (some 30 us). So it is nothing for a READ or WRITE.
  */
-void cred_of_caller(struct cred_cache *cache, int proc_fd, const char *machine, pid_t tid, uint32_t uid,
-		    uint32_t gid, uint64_t now_ns, struct cred *cred);
+void cred_of_caller(int proc_fd, const char *machine, pid_t tid, uint32_t uid, uint32_t gid,
+		    struct cred *cred);
 
 #endif

@@ -55,11 +55,6 @@ struct nfs_mount *lane_mount(const struct lane *lane)
 	return lane->mount;
 }
 
-struct cred_cache *lane_creds(struct lane *lane)
-{
-	return &lane->creds;
-}
-
 bool lane_connected(const struct lane *lane)
 {
 	return rpcrdma_is_up(lane->xprt);
@@ -280,7 +275,6 @@ int lane_create(struct nfs_mount *mount, unsigned int id, struct lane **out)
 	lane->stats = stats_lane(mount->stats, id);
 	lane->now_ns = lane_clock_ns();
 	pthread_mutex_init(&lane->mail_lock, NULL);
-	cred_cache_init(&lane->creds);
 	lane->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	lane->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &lane->wake_fd};

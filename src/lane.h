@@ -20,7 +20,6 @@
 #include <stdint.h>
 
 struct arena;
-struct cred_cache;
 struct lane;
 struct nfs_mount;
 struct op;
@@ -57,7 +56,6 @@ struct lane *lane_self(void);		       /* the lane whose thread this is; NULL on 
 uint64_t lane_now(const struct lane *lane);    /* CLOCK_MONOTONIC ns, read once per turn */
 unsigned int lane_id(const struct lane *lane); /* 0 … nlanes - 1 */
 struct nfs_mount *lane_mount(const struct lane *lane);
-struct cred_cache *lane_creds(struct lane *lane);
 bool lane_connected(const struct lane *lane); /* to the server, as far as it knows */
 struct rpcrdma_xprt *lane_xprt(struct lane *lane);
 struct arena *lane_arena(struct lane *lane);

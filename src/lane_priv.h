@@ -6,7 +6,6 @@
 #ifndef LANE_PRIV_H
 #define LANE_PRIV_H
 
-#include "cred.h"
 #include "lane.h"
 #include "op.h"
 #include "stats.h"
@@ -40,7 +39,6 @@ struct lane {
 	uint64_t now_ns;
 	struct rpcrdma_xprt *xprt;
 	struct arena *arena;
-	struct cred_cache creds;
 	struct lane_stats *stats;
 	void (*on_connection)(struct lane *lane, bool up, const char *why); /* while mounting; else NULL */
 	bool was_up;

@@ -169,8 +169,7 @@ const struct cred *op_cred(struct op *op)
 	if (!mount->by_root && op->uid != mount->owner)
 		return NULL;
 	if (!op->cred_known)
-		cred_of_caller(&op->lane->creds, mount->proc_fd, mount->machine, op->tid, op->uid, op->gid,
-			       op->lane->now_ns, &op->cred);
+		cred_of_caller(mount->proc_fd, mount->machine, op->tid, op->uid, op->gid, &op->cred);
 	op->cred_known = true;
 	return &op->cred;
 }

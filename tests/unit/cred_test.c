@@ -153,47 +153,23 @@ static void a_line_longer_than_any_buffer_is_read_whole(void **state)
 		assert_int_equal(g.gids[i], 100001 + i);
 }
 
-static const char stat_tail[] = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 ";
-
-static void start_time_is_field_22_whatever_the_name(void **state)
-{
-	char text[300];
-	const char *names[] = {"(cat)", "(a b)", "(a) R 1 2 (b)", "())))"};
-	for (size_t i = 0; i < 4; i++) {
-		snprintf(text, sizeof text, "77 %s%s424242 99 88", names[i], stat_tail);
-		assert_int_equal(cred_start_time(text), 424242);
-	}
-	assert_int_equal(cred_start_time("77 (cat) S 1 2"), 0);
-	assert_int_equal(cred_start_time("nonsense"), 0);
-}
-
-/* ---- the cache, over a directory that plays /proc ---- */
+/* ---- callers, over a directory that plays /proc ---- */
 
 struct proc {
 	char path[64];
 	int fd;
-	struct cred_cache cache;
 };
 
-static void proc_write(struct proc *p, const char *tid, const char *file, const char *text)
+static void proc_thread(struct proc *p, const char *status)
 {
 	char path[128];
-	snprintf(path, sizeof path, "%s/%s", p->path, tid);
+	snprintf(path, sizeof path, "%s/9", p->path);
 	mkdir(path, 0700);
-	snprintf(path, sizeof path, "%s/%s/%s", p->path, tid, file);
+	strcat(path, "/status");
 	FILE *f = fopen(path, "w");
 	assert_non_null(f);
-	fputs(text, f);
+	fputs(status, f);
 	fclose(f);
-}
-
-static void proc_thread(struct proc *p, const char *tid, uint64_t start_time, const char *groups)
-{
-	char text[300];
-	snprintf(text, sizeof text, "%s (x)%s%llu 5", tid, stat_tail, (unsigned long long)start_time);
-	proc_write(p, tid, "stat", text);
-	snprintf(text, sizeof text, "Name:\tx\nGroups:\t%s\n", groups);
-	proc_write(p, tid, "status", text);
 }
 
 static int proc_setup(void **state)
@@ -203,7 +179,6 @@ static int proc_setup(void **state)
 	if (!mkdtemp(p->path))
 		return -1;
 	p->fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	cred_cache_init(&p->cache);
 	*state = p;
 	return p->fd < 0 ? -1 : 0;
 }
@@ -211,100 +186,59 @@ static int proc_setup(void **state)
 static int proc_teardown(void **state)
 {
 	struct proc *p = *state;
-	static const char *const tids[] = {"9", "73"};
-	for (size_t i = 0; i < 2; i++) {
-		char path[128];
-		snprintf(path, sizeof path, "%s/%s/stat", p->path, tids[i]);
-		unlink(path);
-		snprintf(path, sizeof path, "%s/%s/status", p->path, tids[i]);
-		unlink(path);
-		snprintf(path, sizeof path, "%s/%s", p->path, tids[i]);
-		rmdir(path);
-	}
+	char path[128];
+	snprintf(path, sizeof path, "%s/9/status", p->path);
+	unlink(path);
+	snprintf(path, sizeof path, "%s/9", p->path);
+	rmdir(path);
 	rmdir(p->path);
 	close(p->fd);
 	free(p);
 	return 0;
 }
 
-static struct cred caller(struct proc *p, pid_t tid, uint32_t uid, uint32_t gid, uint64_t now_ns)
+static struct cred caller(const struct proc *p, pid_t tid, uint32_t uid, uint32_t gid)
 {
 	struct cred c;
-	cred_of_caller(&p->cache, p->fd, "m", tid, uid, gid, now_ns, &c);
+	cred_of_caller(p->fd, "m", tid, uid, gid, &c);
 	return c;
 }
 
-static void a_second_look_at_a_thread_is_a_hit(void **state)
+static void a_caller_has_the_groups_of_now(void **state)
 {
 	struct proc *p = *state;
-	proc_thread(p, "9", 1000, "5 6");
-	assert_int_equal(caller(p, 9, 1, 1, 100).ngids, 2);
-	assert_int_equal(caller(p, 9, 1, 1, 200).ngids, 2);
-	assert_int_equal(p->cache.hits, 1);
-	assert_int_equal(p->cache.misses, 1);
-}
-
-static void a_reused_tid_does_not_inherit(void **state)
-{
-	struct proc *p = *state;
-	proc_thread(p, "9", 1000, "5 6");
-	caller(p, 9, 1, 1, 100);
-	proc_thread(p, "9", 1001, "7");
-	struct cred c = caller(p, 9, 1, 1, 101);
+	proc_thread(p, "Name:\tx\nGroups:\t5 6 \n");
+	assert_int_equal(caller(p, 9, 1, 1).ngids, 2);
+	assert_int_equal(caller(p, 9, 1, 6).ngids, 1);
+	proc_thread(p, "Name:\tx\nGroups:\t7 \n"); /* setgroups() */
+	struct cred c = caller(p, 9, 1, 1);
 	assert_int_equal(c.ngids, 1);
 	assert_int_equal(c.gids[0], 7);
-}
-
-static void threads_that_share_a_slot_do_not_mix(void **state)
-{
-	struct proc *p = *state;
-	static_assert(73 % CRED_CACHE_SLOTS == 9, "tids of one slot");
-	proc_thread(p, "9", 1000, "5");
-	proc_thread(p, "73", 1000, "6");
-	for (uint64_t now = 0; now < 3; now++) {
-		assert_int_equal(caller(p, 9, 1, 1, now).gids[0], 5);
-		assert_int_equal(caller(p, 73, 1, 1, now).gids[0], 6);
-	}
-}
-
-static void changed_ids_and_age_end_a_hit(void **state)
-{
-	struct proc *p = *state;
-	proc_thread(p, "9", 1000, "5");
-	caller(p, 9, 0, 0, 100);
-	proc_thread(p, "9", 1000, "6"); /* setgroups() */
-	assert_int_equal(caller(p, 9, 1, 0, 100).gids[0], 6);
-	proc_thread(p, "9", 1000, "7");
-	assert_int_equal(caller(p, 9, 1, 2, 100).gids[0], 7);
-	proc_thread(p, "9", 1000, "8");
-	assert_int_equal(caller(p, 9, 1, 2, 99 + CRED_CACHE_AGE_NS).gids[0], 7);
-	assert_int_equal(caller(p, 9, 1, 2, 100 + CRED_CACHE_AGE_NS).gids[0], 8);
-	assert_int_equal(p->cache.hits, 1);
 }
 
 static void the_kernel_and_the_dead_have_no_groups(void **state)
 {
 	struct proc *p = *state;
-	assert_int_equal(caller(p, 0, 0, 0, 1).ngids, 0);
-	struct cred c = caller(p, 12345, 7, 8, 1);
+	assert_int_equal(caller(p, 0, 0, 0).ngids, 0);
+	struct cred c = caller(p, 12345, 7, 8);
 	assert_int_equal(c.ngids, 0);
 	assert_int_equal(c.uid, 7);
 	assert_int_equal(c.gid, 8);
+	proc_thread(p, "Name:\tx\n");
+	assert_int_equal(caller(p, 9, 7, 8).ngids, 0);
 }
 
 static void our_own_groups_are_what_getgroups_says(void **state)
 {
-	struct proc *p = *state;
 	int proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	gid_t mine[NGROUPS_MAX];
 	int n = getgroups(NGROUPS_MAX, mine);
 	struct cred want, got;
 	assert_true(proc_fd >= 0 && n >= 0);
 	cred_init(&want, "m", getuid(), getgid(), mine, (size_t)n);
-	cred_of_caller(&p->cache, proc_fd, "m", gettid(), getuid(), getgid(), 5, &got);
+	cred_of_caller(proc_fd, "m", gettid(), getuid(), getgid(), &got);
 	close(proc_fd);
 	assert_true(cred_equal(&want, &got));
-	assert_int_equal(p->cache.misses, 1);
 }
 
 int main(void)
@@ -320,17 +254,10 @@ int main(void)
 		cmocka_unit_test(a_name_that_looks_like_the_key_is_not_it),
 		cmocka_unit_test(a_status_without_groups_is_an_error),
 		cmocka_unit_test(a_line_longer_than_any_buffer_is_read_whole),
-		cmocka_unit_test(start_time_is_field_22_whatever_the_name),
-		cmocka_unit_test_setup_teardown(a_second_look_at_a_thread_is_a_hit, proc_setup,
-						proc_teardown),
-		cmocka_unit_test_setup_teardown(a_reused_tid_does_not_inherit, proc_setup, proc_teardown),
-		cmocka_unit_test_setup_teardown(threads_that_share_a_slot_do_not_mix, proc_setup,
-						proc_teardown),
-		cmocka_unit_test_setup_teardown(changed_ids_and_age_end_a_hit, proc_setup, proc_teardown),
+		cmocka_unit_test_setup_teardown(a_caller_has_the_groups_of_now, proc_setup, proc_teardown),
 		cmocka_unit_test_setup_teardown(the_kernel_and_the_dead_have_no_groups, proc_setup,
 						proc_teardown),
-		cmocka_unit_test_setup_teardown(our_own_groups_are_what_getgroups_says, proc_setup,
-						proc_teardown),
+		cmocka_unit_test(our_own_groups_are_what_getgroups_says),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
