@@ -22,6 +22,7 @@ usage()
 		  unit         the unit tests
 		  unit-asan    the unit tests, built with AddressSanitizer and UndefinedBehaviorSanitizer
 		  lint         what tools can say about the scripts
+		  conformance  what POSIX and the Linux man pages promise, on mounts of nfsrdma-exportd
 		  integration  nfsrdma against nfsrdma-exportd: its promises, its errors, recovery, and real work in the mount
 		  integration-asan
 		               the same in small, built with sanitizers
@@ -36,7 +37,7 @@ usage()
 	EOF
 }
 
-default_suites=(unit unit-asan lint integration integration-asan alloc counted capture trixie)
+default_suites=(unit unit-asan lint conformance integration integration-asan alloc counted capture trixie)
 suites=("$@")
 [ $# -gt 0 ] || suites=("${default_suites[@]}")
 for suite in "${suites[@]}"; do
@@ -238,7 +239,7 @@ wants trixie && packages+=(mmdebstrap)
 wants vm && packages+=(e2fsprogs mmdebstrap qemu-system-x86)
 part packages packages_install "${packages[@]}" || finish
 
-if wants 'unit' || wants integration || wants alloc || wants counted || wants capture || wants vm; then
+if wants 'unit' || wants conformance || wants integration || wants alloc || wants counted || wants capture || wants vm; then
 	part build build build || finish
 fi
 if wants '*-asan'; then
@@ -249,6 +250,7 @@ for suite in "${suites[@]}"; do
 	unit) part unit unit build unit ;;
 	unit-asan) part unit-asan unit_asan ;;
 	lint) part lint lint ;;
+	conformance) part conformance needs_fuse conformance tests/conformance/conformance.sh ;;
 	integration) part integration needs_fuse integration integration ;;
 	integration-asan) part integration-asan needs_fuse integration-asan eval '(integration_asan)' ;;
 	alloc) part alloc needs_fuse alloc tests/alloc/alloc.sh ;;

@@ -532,6 +532,29 @@ test_fstab()
 	wait_until 20 no_daemon || fail "the daemon goes on after the unmount"
 }
 
+# AUTH_SYS carries 16: those with the lowest numbers, beside the primary one.
+test_of_more_than_16_groups_the_lowest_count()
+{
+	serve_and_mount
+	local group groups
+	groups=$(seq -s , 64620 -1 64601)
+	for group in 64601 64616 64617 64620; do
+		echo "of $group" >"$export/$group"
+		chgrp "$group" "$export/$group"
+		chmod 040 "$export/$group"
+	done
+	in_many_groups()
+	{
+		setpriv --reuid "$user" --regid "$1" --groups "$groups" cat "$mnt/$2"
+	}
+	assert_eq "$(in_many_groups "$user" 64601)" "of 64601"
+	assert_eq "$(in_many_groups "$user" 64616)" "of 64616"
+	assert_fails in_many_groups "$user" 64617
+	assert_fails in_many_groups "$user" 64620
+	assert_eq "$(in_many_groups 64620 64620)" "of 64620"
+	assert_eq "$(in_many_groups 64601 64617)" "of 64617"
+}
+
 # An open of a file that others have just changed is sent back once by the client; a second time would be an error.
 test_opening_a_file_that_others_keep_changing()
 {

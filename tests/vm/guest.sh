@@ -12,7 +12,7 @@
 
 set -euo pipefail
 
-work=
+work='' pjdfstests=''
 # shellcheck source=/dev/null
 . /host/env
 export NFSRDMA=/host/bin/nfsrdma EXPORTD=/host/bin/nfsrdma-exportd PROBE=/host/bin/nfsrdma-probe STAT=/host/bin/nfsrdma-stat
@@ -221,6 +221,39 @@ row_kernel_rxe_to_exportd()
 	start_exportd "$T/export" --no-root-squash --listen $address --device verbs
 	/host/bin/first_reply $address "$rdma_port" 5 verbs
 	work_kernel "proto=rdma,port=$rdma_port"
+}
+
+# The conformance suite at /mnt; and pjdfstest, where that was asked for.
+conform()
+{
+	/host/bin/conformance /mnt >"$T/conformance.log" 2>&1 || fail "$(grep -v '^ok' "$T/conformance.log" | tr '\n' ';')"
+	[ -d /host/pjdfstest ] || return 0
+	# It makes names by openssl md5, which is not in the image.
+	printf '#!/bin/sh\nmd5sum | cut -d" " -f1\n' >/usr/local/bin/openssl
+	chmod 755 /usr/local/bin/openssl
+	# shellcheck disable=SC2086 # a list
+	/host/tests/conformance/pjdfstest.sh /host/pjdfstest /mnt $pjdfstests
+}
+
+row_conformance_rxe()
+{
+	rxe_up
+	knfsd
+	mount_ours device=verbs
+	conform
+	umount_nfs /mnt
+}
+
+# The kernel's own client against the same server: what it fails, too, is none of ours.
+row_conformance_kernel()
+{
+	dummy
+	knfsd
+	mkdir -p /mnt
+	modprobe nfs
+	mount -t nfs -o vers=3,nolock,proto=tcp,mountproto=tcp,mountport=20048 $address:/exp /mnt
+	conform
+	umount /mnt
 }
 
 # arguments: rxe or siw. The suite that every device has to pass.

@@ -3,6 +3,9 @@
 #
 # tests/vm/vm.sh [ROW…]: nfsrdma and nfsrdma-exportd against the kernel's own NFS/RDMA server and client, in a guest (see
 # image.sh), each row a boot of its own. KERNELS="6.1 6.12" picks kernels. What a row does is in guest.sh.
+#
+# PJDFSTEST=CHECKOUT adds a built checkout of pjdfstest to the rows conformance_*, PJDFSTESTS="chmod open/00.t" some of it: half
+# an hour to an hour each under emulation.
 
 # shellcheck disable=SC2030,SC2031 # what a subshell changes is for it alone
 # shellcheck source=../lib.sh
@@ -28,7 +31,9 @@ prepare_share()
 	share=$T/share
 	mkdir -p "$share/bin" "$share/out"
 	cp "$NFSRDMA" "$EXPORTD" "$PROBE" "$STAT" "$build_dir/tests/unit/device_test" "$build_dir/tests/vm/first_reply" "$share/bin/"
+	cp "$build_dir/tests/conformance/conformance" "$share/bin/"
 	cp -r "$source_dir/tests" "$share/tests"
+	[ -z "${PJDFSTEST:-}" ] || cp -r "$PJDFSTEST" "$share/pjdfstest"
 	cp "$vm_dir/guest.sh" "$share/run"
 	# Emulation is some twenty times slower than KVM.
 	local default_work="cp_a git sqlite_wal tar large_file parallel_small_files fsx" tree=/usr/include/linux
@@ -36,7 +41,7 @@ prepare_share()
 	tcg*) default_work="cp_a sqlite_wal large_file fsx" tree=/usr/include/linux/netfilter ;;
 	esac
 	work=${VM_WORK:-$default_work}
-	printf 'work="%s"\nexport SCALE=small LARGE_MIB=%s FSX_OPS=%s TREE=%s\n' "$work" \
+	printf 'work="%s" pjdfstests="%s"\nexport SCALE=small LARGE_MIB=%s FSX_OPS=%s TREE=%s\n' "$work" "${PJDFSTESTS:-}" \
 		"${VM_LARGE_MIB:-24}" "${VM_FSX_OPS:-300}" "$tree" >"$share/env"
 }
 
@@ -132,6 +137,19 @@ limits[kernel_tcp_to_exportd]=180
 test_kernel_tcp_to_exportd()
 {
 	in_guest kernel_tcp_to_exportd
+}
+
+limits[conformance_rxe]=${PJDFSTEST:+7200}
+limits[conformance_rxe]=${limits[conformance_rxe]:-180}
+test_conformance_rxe()
+{
+	in_guest conformance_rxe
+}
+
+limits[conformance_kernel]=${limits[conformance_rxe]}
+test_conformance_kernel()
+{
+	in_guest conformance_kernel
 }
 
 limits[device_suite_rxe]=180
