@@ -256,11 +256,12 @@ row_conformance_kernel()
 	umount /mnt
 }
 
-# arguments: rxe or siw. The suite that every device has to pass.
+# arguments: rxe or siw. The suite that every device has to pass, and the one of both ends of the transport.
 row_device_suite()
 {
 	"$1"_up
 	DEVICE_TEST_VERBS=$address CMOCKA_MESSAGE_OUTPUT=TAP timeout 120 /host/bin/device_test
+	END_TO_END_VERBS=$address CMOCKA_MESSAGE_OUTPUT=TAP timeout 120 /host/bin/end_to_end_test
 }
 
 # The server for somebody outside: until the file /host/done appears.

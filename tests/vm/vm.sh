@@ -30,7 +30,8 @@ prepare_share()
 {
 	share=$T/share
 	mkdir -p "$share/bin" "$share/out"
-	cp "$NFSRDMA" "$EXPORTD" "$PROBE" "$STAT" "$build_dir/tests/unit/device_test" "$build_dir/tests/vm/first_reply" "$share/bin/"
+	cp "$NFSRDMA" "$EXPORTD" "$PROBE" "$STAT" "$build_dir/tests/vm/first_reply" "$share/bin/"
+	cp "$build_dir/tests/unit/device_test" "$build_dir/tests/unit/end_to_end_test" "$share/bin/"
 	cp "$build_dir/tests/conformance/conformance" "$share/bin/"
 	cp -r "$source_dir/tests" "$share/tests"
 	[ -z "${PJDFSTEST:-}" ] || cp -r "$PJDFSTEST" "$share/pjdfstest"
@@ -152,6 +153,7 @@ test_conformance_kernel()
 	in_guest conformance_kernel
 }
 
+# Both ends of the transport, too, and a server that invalidates where it was not asked to.
 limits[device_suite_rxe]=180
 test_device_suite_rxe()
 {
