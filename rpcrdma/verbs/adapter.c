@@ -159,25 +159,6 @@ static int register_all(struct endpoint *ep)
 
 /* ---- the adapter ---- */
 
-static uint32_t least(uint32_t a, int b)
-{
-	return b > 0 && (uint32_t)b < a ? (uint32_t)b : a;
-}
-
-void verbs_adapter_limits(const struct ibv_device_attr *attr, const struct quirks *quirks,
-			  struct rdma_limits *limits)
-{
-	limits->max_sge = least(least(RDMA_SGE_MAX, attr->max_sge), attr->max_sge);
-	limits->max_recv = least(limits->max_recv, attr->max_qp_wr);
-	limits->max_send = least(limits->max_send, attr->max_qp_wr);
-	limits->read_depth_in = least(limits->read_depth_in, attr->max_qp_rd_atom);
-	limits->read_depth_out = least(limits->read_depth_out, attr->max_qp_init_rd_atom);
-	limits->windows = attr->max_mw > 0 && attr->device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A |
-									IBV_DEVICE_MEM_WINDOW_TYPE_2B);
-	limits->window_bounds = limits->windows && !quirks->no_window_bounds;
-	limits->remote_invalidate = limits->windows && !quirks->no_remote_invalidate;
-}
-
 static int watch_channel(struct endpoint *ep)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = ep->epoll_data};
@@ -194,8 +175,6 @@ static int make_objects(struct endpoint *ep)
 	struct adapter *a = &ep->adapter;
 	int entries = (int)(ep->ep.limits.max_send + ep->ep.limits.max_recv);
 
-	if (a->attr.max_cqe > 0 && entries > a->attr.max_cqe)
-		return -ENOSPC;
 	a->pd = ibv_alloc_pd(a->context);
 	if (a->pd)
 		a->channel = ibv_create_comp_channel(a->context);
@@ -223,7 +202,7 @@ int verbs_adapter_use(struct endpoint *ep, struct ibv_context *context)
 		a->quirks = verbs_quirks_of(&a->attr);
 		a->iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
 	}
-	verbs_adapter_limits(&a->attr, a->quirks, &ep->ep.limits);
+	verbs_limits(&a->attr, &ep->ep.limits);
 	int err = a->cq ? 0 : make_objects(ep);
 	if (err)
 		snprintf(ep->ep.why, sizeof ep->ep.why, "%s: %s", ibv_get_device_name(context->device),

@@ -8,7 +8,7 @@
  *	             queue, registrations, windows
  *	listener.c   the passive side's source of endpoints
  *	probe.c      which adapter it would be
- *	quirks.c     what adapters do differently
+ *	quirks.c     what adapters do differently, and how much they can take
  *
  * Which adapter an endpoint uses is known only when rdma_cm has resolved the peer's address. So regions that
  * are registered before are remembered, and registered then; when a later connection goes through another
@@ -169,9 +169,6 @@ void verbs_cm_release(struct endpoint *ep);
 /* Makes the endpoint one of context's adapter, unless it is already. On failure ep.why says what. */
 int verbs_adapter_use(struct endpoint *ep, struct ibv_context *context);
 void verbs_adapter_leave(struct endpoint *ep);
-/* The adapter's limits, as far as they are known before the connection is. */
-void verbs_adapter_limits(const struct ibv_device_attr *attr, const struct quirks *quirks,
-			  struct rdma_limits *limits);
 int verbs_adapter_make_qp(struct endpoint *ep);
 /* Makes the channel tell of the next completion; true when it had told of one. Poll afterwards. */
 bool verbs_adapter_rearm(struct endpoint *ep);

@@ -22,7 +22,7 @@ static void describe(struct ibv_context *context, const struct ibv_device_attr *
 		 quirks->adapter[0] ? ", " : "", quirks->adapter);
 	probe->limits = (struct rdma_limits){
 		.max_recv = UINT32_MAX, .max_send = UINT32_MAX, .read_depth_in = 255, .read_depth_out = 255};
-	verbs_adapter_limits(attr, quirks, &probe->limits);
+	verbs_limits(attr, &probe->limits);
 }
 
 /* An id without an event channel: its calls wait for their outcome. */
@@ -61,7 +61,7 @@ static bool invalidates(struct ibv_device *device)
 		return true; /* nobody can connect through it */
 	bool known = ibv_query_device(context, &attr) == 0;
 	if (known)
-		verbs_adapter_limits(&attr, verbs_quirks_of(&attr), &limits);
+		verbs_limits(&attr, &limits);
 	ibv_close_device(context);
 	return known && limits.remote_invalidate;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What adapters do differently from what they should, in one place: each with the version that it was seen
- * on. Nothing else in rpcrdma/verbs knows an adapter by name.
+ * on. Nothing else in rpcrdma/verbs knows an adapter by name. And what becomes of what we ask for where an
+ * adapter can take less. Pure functions of what the adapter says of itself.
  *
  * Two peculiarities have no entry because one rule serves all adapters:
  *
@@ -19,6 +20,8 @@
 #ifndef VERBS_QUIRKS_H
 #define VERBS_QUIRKS_H
 
+#include "device.h"
+
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
@@ -31,5 +34,10 @@ struct quirks {
 
 /* Never NULL: an adapter without peculiarities has an entry without any. */
 const struct quirks *verbs_quirks_of(const struct ibv_device_attr *attr);
+/* Lowers what is wanted (max_recv, max_send, both depths) to what the adapter can take, as far as that is
+ * known before there is a connection, and says what else it has. A limit that an adapter gives as 0, or less,
+ * is one that it does not tell. All completions of a connection go to one queue: when that is too short both
+ * max_recv and max_send give way. */
+void verbs_limits(const struct ibv_device_attr *attr, struct rdma_limits *limits);
 
 #endif
