@@ -8,6 +8,7 @@
  */
 #include "device.h"
 #include "fake_device.h"
+#include "header.h"
 #include "softiwarp/softiwarp.h"
 #include "verbs/verbs.h"
 
@@ -387,6 +388,35 @@ static void longest_private_data_fits(void **state)
 	PUMP_UNTIL(p, client->state == RDMA_EP_ESTABLISHED);
 	if (p->subject->exact)
 		assert_int_equal(client->peer_private_len, 0);
+}
+
+static void expect_offer(const struct rdma_ep *ep, const struct rpcrdma_private *offer)
+{
+	struct rpcrdma_private found;
+	assert_true(rpcrdma_private_decode(ep->peer_private, ep->peer_private_len, &found));
+	assert_int_equal(found.remote_invalidate, offer->remote_invalidate);
+	assert_int_equal(found.send_bytes, offer->send_bytes);
+	assert_int_equal(found.recv_bytes, offer->recv_bytes);
+}
+
+/* RFC 8797 §5.2: behind what others have to say, and before what a fabric adds. */
+static void rpcrdma_private_data_is_found_at_any_offset(void **state)
+{
+	static const struct rpcrdma_private call = {true, 4096, 8192}, answer = {false, 65536, 1024};
+	struct pair *p = *state;
+	struct rdma_ep_params params = params_of(p, &p->server);
+	uint8_t priv[PRIVATE_ANYWHERE];
+	memset(priv, 0xf6, sizeof priv); /* as the magic number begins */
+	rpcrdma_private_encode(priv + 5, &call);
+	assert_int_equal(p->client.ep->ops->connect(p->client.ep, (struct sockaddr *)&p->addr, sizeof p->addr,
+						    priv, 5 + RPCRDMA_PRIVATE_BYTES),
+			 0);
+	open_server(p, &params);
+	expect_offer(p->server.ep, &call);
+	rpcrdma_private_encode(priv + 17, &answer);
+	assert_int_equal(p->server.ep->ops->accept(p->server.ep, priv + 6, 11 + RPCRDMA_PRIVATE_BYTES), 0);
+	PUMP_UNTIL(p, p->client.ep->state == RDMA_EP_ESTABLISHED);
+	expect_offer(p->client.ep, &answer);
 }
 
 static void rejected_connection_says_so(void **state)
@@ -1135,6 +1165,7 @@ int main(void)
 		const struct CMUnitTest tests[] = {
 			CONNECTED(private_data_is_exchanged),
 			BARE(longest_private_data_fits),
+			BARE(rpcrdma_private_data_is_found_at_any_offset),
 			BARE(rejected_connection_says_so),
 			BARE(refused_port_says_so),
 			BARE(set_up_times_out),
