@@ -40,11 +40,35 @@ static int access_of(const struct endpoint *ep, unsigned int remote)
 	return access;
 }
 
+/* The limit is raised as far as this process may: siw holds even root to it (Linux 6.1.192), where others let
+ * CAP_IPC_LOCK pass. */
+static struct rlimit raise_memlock(void)
+{
+	struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY}, most = none;
+
+	getrlimit(RLIMIT_MEMLOCK, &most);
+	most.rlim_cur = most.rlim_max;
+	if (setrlimit(RLIMIT_MEMLOCK, &none) < 0)
+		setrlimit(RLIMIT_MEMLOCK, &most);
+	getrlimit(RLIMIT_MEMLOCK, &most);
+	return most;
+}
+
+static struct ibv_mr *reg_mr(const struct endpoint *ep, const struct region *region)
+{
+	return ibv_reg_mr(ep->adapter.pd, region->pub->addr, region->pub->len_bytes,
+			  access_of(ep, region->remote));
+}
+
 static int register_now(struct endpoint *ep, struct region *region)
 {
 	struct fmr_region *pub = region->pub;
 
-	region->mr = ibv_reg_mr(ep->adapter.pd, pub->addr, pub->len_bytes, access_of(ep, region->remote));
+	region->mr = reg_mr(ep, region);
+	if (!region->mr && errno == ENOMEM) { /* check_memlock() does not know what a call will register */
+		raise_memlock();
+		region->mr = reg_mr(ep, region);
+	}
 	if (!region->mr)
 		return -errno;
 	registered_bytes += pub->len_bytes;
@@ -103,17 +127,6 @@ static bool may_lock_any_amount(void)
 	return syscall(SYS_capget, &header, data) == 0 && data[0].effective & 1u << CAP_IPC_LOCK;
 }
 
-/* The limit is raised as far as this process may: siw holds even root to it (Linux 6.1.192), where others let
- * CAP_IPC_LOCK pass. */
-static void raise_memlock(struct rlimit *limit)
-{
-	struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY}, most = {limit->rlim_max, limit->rlim_max};
-
-	if (setrlimit(RLIMIT_MEMLOCK, &none) < 0)
-		setrlimit(RLIMIT_MEMLOCK, &most);
-	getrlimit(RLIMIT_MEMLOCK, limit);
-}
-
 /* Registered memory is locked memory. */
 static int check_memlock(struct endpoint *ep)
 {
@@ -126,7 +139,7 @@ static int check_memlock(struct endpoint *ep)
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
 		return 0;
 	if (need > limit.rlim_cur)
-		raise_memlock(&limit);
+		limit = raise_memlock();
 	if (need <= limit.rlim_cur || may_lock_any_amount()) /* RLIM_INFINITY is the largest number */
 		return 0;
 	snprintf(ep->ep.why, sizeof ep->ep.why,
