@@ -61,24 +61,29 @@ struct adapter {
 	unsigned int unacked;
 };
 
-/* A request in the send queue, [head, tail) of a ring; the work requests of [posted, tail) wait for the
- * doorbell. */
+/* A request of the send queue. */
 struct sent {
 	enum rdma_wc_kind kind;
 	bool signalled;
 	bool silent; /* signalled for our own sake: nobody is told */
+	bool posted;
 	void *ctx;
 	struct window *window; /* bind: whose key is stored once it is posted */
+	struct ibv_send_wr wr;
+	struct ibv_sge sge[RDMA_SGE_MAX];
+	TAILQ_ENTRY(sent) link;
 };
+TAILQ_HEAD(sent_list, sent);
 
 struct sends {
-	struct sent *ring;
-	struct ibv_send_wr *wr;
-	struct ibv_sge *sge; /* RDMA_SGE_MAX for each */
-	uint32_t mask, head, posted, tail;
-	uint32_t unsignalled; /* since the last that is signalled */
-	uint32_t signalled;   /* in [head, tail) */
-	uint32_t used;	      /* queued, or complete and not yet polled */
+	struct sent *slots;
+	uint32_t nslots;
+	struct sent_list free;
+	struct sent_list queued; /* wait for the doorbell; their work requests are a chain */
+	struct sent_list posted; /* with the adapter, in order */
+	uint32_t unsignalled;	 /* queued since the last that is signalled */
+	uint32_t signalled;	 /* in posted */
+	uint32_t used;		 /* queued or posted, or complete and not yet polled */
 };
 
 struct recv_req {

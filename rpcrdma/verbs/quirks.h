@@ -4,7 +4,7 @@
  * on. Nothing else in rpcrdma/verbs knows an adapter by name. And what becomes of what we ask for where an
  * adapter can take less. Pure functions of what the adapter says of itself.
  *
- * Two peculiarities have no entry because one rule serves all adapters:
+ * Three peculiarities have no entry because one rule serves all adapters:
  *
  * - Invalidating a window twice, once by the peer's Send with Invalidate and once by us, is a NULL
  *   dereference in rxe: the machine panics (Linux 6.1.192 and 6.12.117). So no window is ever invalidated
@@ -13,6 +13,8 @@
  * - libibverbs does not update ibv_mw.rkey after a type-2 bind (rdma-core 44), and rxe's provider looks up
  *   the window by the old value while the bind is posted. So the key is kept beside it and stored after
  *   posting.
+ * - On siw a Send or RDMA Write completes before an RDMA Read that was posted before it (Linux 6.1.192 and
+ *   6.12.117): so a completion ends those before it only that have none of their own.
  *
  * And one that we cannot help: rdma_connect() over siw waits for the TCP connection (Linux 6.1.192), so a
  * lane stands still while a server that it reaches over siw does not answer.

@@ -2,15 +2,15 @@
  *
  * The operations of the device interface, requests and completions.
  *
- * Requests. A request takes a slot of the send ring when it is queued, as a work request that is chained to
- * the one before; the doorbell posts the chain whole. Completions come in order, and only for requests that
- * are signalled: one of them ends all slots before it. Binds and what was queued without ctx are not
- * signalled, unless a quarter of the ring has gone by.
+ * Requests. A request takes a slot when it is queued, as a work request that is chained to the one before;
+ * the doorbell posts the chain whole. Completions come only for requests that are signalled: one of them ends
+ * its slot, and all unsignalled ones before it. Binds and what was queued without ctx are not signalled,
+ * unless as many as a quarter of the queue have gone by.
  *
  * Normal operation. poll() reads the completion queue. Once the connection is over, what it had was collected
  * (verbs_ep_collect_flushed()) and poll() hands that out.
  *
- * The rings cannot overflow: what is queued, or complete and not yet polled, counts against max_send and
+ * Slots and rings suffice: what is queued, or complete and not yet polled, counts against max_send and
  * max_recv.
  */
 #include "endpoint.h"
@@ -72,22 +72,23 @@ static uint32_t power_of_two(uint32_t at_least)
 
 static int allocate_rings(struct endpoint *ep)
 {
-	uint32_t nsend = power_of_two(ep->want_send), nrecv = power_of_two(ep->want_recv);
+	uint32_t nrecv = power_of_two(ep->want_recv);
 	uint32_t ndone = power_of_two(ep->want_send + ep->want_recv);
+	struct sends *s = &ep->sends;
 
-	ep->sends.ring = calloc(nsend, sizeof *ep->sends.ring);
-	ep->sends.wr = calloc(nsend, sizeof *ep->sends.wr);
-	ep->sends.sge = calloc((size_t)nsend * RDMA_SGE_MAX, sizeof *ep->sends.sge);
+	TAILQ_INIT(&s->free);
+	TAILQ_INIT(&s->queued);
+	TAILQ_INIT(&s->posted);
+	s->nslots = ep->want_send;
+	s->slots = calloc(s->nslots, sizeof *s->slots);
+	for (uint32_t i = 0; s->slots && i < s->nslots; i++)
+		TAILQ_INSERT_TAIL(&s->free, &s->slots[i], link);
 	ep->recvs.ring = calloc(nrecv, sizeof *ep->recvs.ring);
 	ep->completions.ring = calloc(ndone, sizeof *ep->completions.ring);
 	ep->windows = calloc(WINDOW_BUCKETS, sizeof *ep->windows);
-	ep->sends.mask = nsend - 1;
 	ep->recvs.mask = nrecv - 1;
 	ep->completions.mask = ndone - 1;
-	return ep->sends.ring && ep->sends.wr && ep->sends.sge && ep->recvs.ring && ep->completions.ring &&
-			       ep->windows
-		       ? 0
-		       : -ENOMEM;
+	return s->slots && ep->recvs.ring && ep->completions.ring && ep->windows ? 0 : -ENOMEM;
 }
 
 static void verbs_close(struct rdma_ep *base)
@@ -110,9 +111,7 @@ static void verbs_close(struct rdma_ep *base)
 	free(ep->windows);
 	free(ep->completions.ring);
 	free(ep->recvs.ring);
-	free(ep->sends.sge);
-	free(ep->sends.wr);
-	free(ep->sends.ring);
+	free(ep->sends.slots);
 	free(ep);
 }
 
@@ -181,24 +180,28 @@ static int may_send(const struct endpoint *ep)
 static struct ibv_send_wr *add_request(struct endpoint *ep, enum rdma_wc_kind kind, void *ctx, bool signalled)
 {
 	struct sends *s = &ep->sends;
-	uint32_t slot = s->tail & s->mask;
-	struct ibv_send_wr *wr = &s->wr[slot];
+	struct sent *sent = TAILQ_FIRST(&s->free), *before = TAILQ_LAST(&s->queued, sent_list);
 	bool silent = false;
 
 	if (!signalled && ++s->unsignalled > ep->ep.limits.max_send / 4)
 		signalled = silent = true;
 	if (signalled)
 		s->unsignalled = 0;
-	*wr = (struct ibv_send_wr){.wr_id = wr_id(ep, s->tail, 0),
-				   .sg_list = &s->sge[(size_t)slot * RDMA_SGE_MAX],
-				   .send_flags = signalled ? IBV_SEND_SIGNALED : 0};
-	s->ring[slot] = (struct sent){.kind = kind, .signalled = signalled, .silent = silent, .ctx = ctx};
-	if (s->tail != s->posted)
-		s->wr[(s->tail - 1) & s->mask].next = wr;
-	s->signalled += signalled;
-	s->tail++;
+	TAILQ_REMOVE(&s->free, sent, link);
+	sent->kind = kind;
+	sent->signalled = signalled;
+	sent->silent = silent;
+	sent->posted = false;
+	sent->ctx = ctx;
+	sent->window = NULL;
+	sent->wr = (struct ibv_send_wr){.wr_id = wr_id(ep, (uint32_t)(sent - s->slots), 0),
+					.sg_list = sent->sge,
+					.send_flags = signalled ? IBV_SEND_SIGNALED : 0};
+	if (before)
+		before->wr.next = &sent->wr;
+	TAILQ_INSERT_TAIL(&s->queued, sent, link);
 	s->used++;
-	return wr;
+	return &sent->wr;
 }
 
 static bool gathers(const struct endpoint *ep, const struct rdma_sge *sge, unsigned int nsge)
@@ -290,7 +293,7 @@ static int verbs_queue_bind(void *dev, struct fmr *fmr)
 	    !window->mw)
 		return -EINVAL;
 	struct ibv_send_wr *wr = add_request(ep, RDMA_WC_INVALIDATE, NULL, false);
-	ep->sends.ring[(ep->sends.tail - 1) & ep->sends.mask].window = window;
+	TAILQ_LAST(&ep->sends.queued, sent_list)->window = window;
 	window->rkey = ibv_inc_rkey(window->rkey);
 	window->bound = true;
 	wr->opcode = IBV_WR_BIND_MW;
@@ -324,15 +327,12 @@ static int verbs_queue_invalidate(void *dev, struct fmr *fmr)
 	return 0;
 }
 
-static void store_keys(struct endpoint *ep, uint32_t from)
+/* Of what was posted from `sent` on. */
+static void store_keys(const struct sent *sent)
 {
-	struct sends *s = &ep->sends;
-
-	for (uint32_t i = from; i != s->tail; i++) {
-		struct window *window = s->ring[i & s->mask].window;
-		if (window)
-			window->mw->rkey = s->wr[i & s->mask].bind_mw.rkey;
-	}
+	for (; sent; sent = TAILQ_NEXT(sent, link))
+		if (sent->window)
+			sent->window->mw->rkey = sent->wr.bind_mw.rkey;
 }
 
 static int verbs_doorbell(struct rdma_ep *base)
@@ -340,20 +340,24 @@ static int verbs_doorbell(struct rdma_ep *base)
 	struct endpoint *ep = endpoint(base);
 	struct sends *s = &ep->sends;
 	struct ibv_send_wr *bad = NULL;
-	uint32_t from = s->posted;
+	struct sent *first = TAILQ_FIRST(&s->queued), *sent;
 
 	if (base->state != RDMA_EP_ESTABLISHED)
 		return base->error ? base->error : -ENOTCONN;
-	if (from == s->tail)
+	if (!first)
 		return 0;
-	s->posted = s->tail;
-	int err = ibv_post_send(ep->id->qp, &s->wr[from & s->mask], &bad);
+	TAILQ_FOREACH(sent, &s->queued, link) {
+		sent->posted = true;
+		s->signalled += sent->signalled;
+	}
+	TAILQ_CONCAT(&s->posted, &s->queued, link);
+	int err = ibv_post_send(ep->id->qp, &first->wr, &bad);
 	if (err) {
 		err = err < 0 ? err : -err; /* providers differ in the sign */
 		verbs_ep_end(ep, err, "the adapter refused a request: %s", strerror(-err));
 		return err;
 	}
-	store_keys(ep, from);
+	store_keys(first);
 	return 0;
 }
 
@@ -436,25 +440,38 @@ static int failure(enum ibv_wc_status status, const char **why)
 	return -EIO;
 }
 
-/* One of the send queue's: ends its slot and those before it. True if somebody is to be told. */
+static bool is_told(const struct sent *sent)
+{
+	return sent->signalled && !sent->silent;
+}
+
+/* It is complete. What is told counts as used until it is polled. */
+static void retire(struct sends *s, struct sent_list *from, struct sent *sent)
+{
+	s->used -= !is_told(sent);
+	s->signalled -= sent->posted && sent->signalled;
+	sent->posted = false;
+	TAILQ_REMOVE(from, sent, link);
+	TAILQ_INSERT_TAIL(&s->free, sent, link);
+}
+
+/* One of the send queue's: it is complete, and so are the unsignalled ones before it. True if somebody is to
+ * be told. */
 static bool on_sent(struct endpoint *ep, uint32_t slot, int status, struct rdma_wc *out)
 {
 	struct sends *s = &ep->sends;
-	uint32_t index = s->head + ((slot - s->head) & 0x7fffffffu);
 
-	if (index - s->head >= s->posted - s->head)
+	if (slot >= s->nslots || !s->slots[slot].posted)
 		return false; /* no request of ours */
-	struct sent sent = s->ring[index & s->mask];
-	for (; s->head != index + 1; s->head++) {
-		if (s->ring[s->head & s->mask].signalled)
-			s->signalled--;
-		s->used--;
+	struct sent *sent = &s->slots[slot], *before = TAILQ_FIRST(&s->posted), *next;
+	for (; before != sent; before = next) {
+		next = TAILQ_NEXT(before, link);
+		if (!before->signalled)
+			retire(s, &s->posted, before);
 	}
-	if (!sent.signalled || sent.silent)
-		return false;
-	s->used++; /* until it is polled */
-	*out = (struct rdma_wc){.kind = sent.kind, .status = status, .ctx = sent.ctx};
-	return true;
+	retire(s, &s->posted, sent);
+	*out = (struct rdma_wc){.kind = sent->kind, .status = status, .ctx = sent->ctx};
+	return is_told(sent);
 }
 
 static bool on_received(struct endpoint *ep, const struct ibv_wc *wc, int status, struct rdma_wc *out)
@@ -511,21 +528,25 @@ static bool collect_some(struct endpoint *ep)
 	return n > 0;
 }
 
+static void flush_sends(struct endpoint *ep, struct sent_list *list)
+{
+	struct sent *sent;
+
+	while ((sent = TAILQ_FIRST(list))) {
+		if (is_told(sent))
+			collect(ep, &(struct rdma_wc){sent->kind, .status = -ECANCELED, .ctx = sent->ctx});
+		retire(&ep->sends, list, sent);
+	}
+}
+
 /* What never reached the adapter, or what it does not give back. */
 static void flush_the_rest(struct endpoint *ep)
 {
-	struct sends *s = &ep->sends;
 	struct recvs *r = &ep->recvs;
 
-	for (; s->head != s->tail; s->head++) {
-		struct sent *sent = &s->ring[s->head & s->mask];
-		if (sent->signalled && !sent->silent)
-			collect(ep, &(struct rdma_wc){sent->kind, .status = -ECANCELED, .ctx = sent->ctx});
-		else
-			s->used--;
-	}
-	s->posted = s->tail;
-	s->signalled = s->unsignalled = 0;
+	flush_sends(ep, &ep->sends.posted);
+	flush_sends(ep, &ep->sends.queued);
+	ep->sends.unsignalled = 0;
 	for (; r->head != r->tail; r->head++)
 		collect(ep, &(struct rdma_wc){RDMA_WC_RECV, .status = -ECANCELED,
 					      .ctx = r->ring[r->head & r->mask].ctx});
@@ -534,11 +555,7 @@ static void flush_the_rest(struct endpoint *ep)
 
 static bool all_flushed(const struct endpoint *ep)
 {
-	uint32_t unposted = 0;
-
-	for (uint32_t i = ep->sends.posted; i != ep->sends.tail; i++)
-		unposted += ep->sends.ring[i & ep->sends.mask].signalled;
-	return ep->sends.signalled == unposted && ep->recvs.head == ep->recvs.posted;
+	return !ep->sends.signalled && ep->recvs.head == ep->recvs.posted;
 }
 
 /* The last receive to be flushed is also the sign that the adapter places nothing any more. An adapter that

@@ -756,6 +756,37 @@ static void reads_beyond_the_depth_wait(void **state)
 	assert_memory_equal(p->server.memory, p->client.memory, (size_t)n * 1000);
 }
 
+/* Each completes once, in whatever order. */
+static void requests_behind_a_read_do_not_hide_it(void **state)
+{
+	struct pair *p = *state;
+	const uint32_t len = 1 << 20;
+	struct fmr_region region = {.addr = p->client.memory + len, .len_bytes = len};
+	unsigned int reads = 0, sends = 0;
+	greet(p);
+	assert_int_equal(p->client.ep->ops->fmr.region_register(p->client.ep, &region, FMR_REMOTE_READ), 0);
+	struct fmr fmr = {.rkey = region.rkey, .remote_offset = region.remote_base};
+	fill(p->client.memory + len, len, 6);
+	for (int i = 0; i < 8; i++) {
+		post_recv(&p->client, 0, 64, &tag[3]);
+		assert_int_equal(read_from(&p->server, &fmr, 0, 0, len, &tag[1]), 0);
+		post_send(&p->server, 2 * len, 64, &tag[2]);
+		ring(&p->server);
+	}
+	wait_wc(p, &p->server, 16);
+	while (p->server.nwc) {
+		struct rdma_wc wc = take(&p->server);
+		assert_int_equal(wc.status, 0);
+		assert_ptr_equal(wc.ctx, wc.kind == RDMA_WC_READ ? &tag[1] : &tag[2]);
+		reads += wc.kind == RDMA_WC_READ;
+		sends += wc.kind == RDMA_WC_SEND;
+	}
+	assert_int_equal(reads, 8);
+	assert_int_equal(sends, 8);
+	assert_memory_equal(p->server.memory, p->client.memory + len, len);
+	p->client.ep->ops->fmr.region_deregister(p->client.ep, &region);
+}
+
 static void zero_length_write_and_read_are_legal(void **state)
 {
 	struct pair *p = *state;
@@ -1185,6 +1216,7 @@ int main(void)
 			CONNECTED(read_fetches_exactly_the_window),
 			CONNECTED(parts_of_a_window_can_be_read),
 			CONNECTED(reads_beyond_the_depth_wait),
+			CONNECTED(requests_behind_a_read_do_not_hide_it),
 			CONNECTED(zero_length_write_and_read_are_legal),
 			CONNECTED(write_one_byte_before_is_refused),
 			CONNECTED(write_one_byte_after_is_refused),
