@@ -37,6 +37,8 @@ struct lane {
 	unsigned int id;
 	pthread_t thread;
 	uint64_t now_ns;
+	bool had_event;		/* in the turn before */
+	uint64_t poll_until_ns; /* with poll=: no sleep before, while calls are outstanding */
 	struct rpcrdma_xprt *xprt;
 	struct arena *arena;
 	struct lane_stats *stats;

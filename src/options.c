@@ -184,6 +184,7 @@ static const struct setting table[] = {
 	SIZE("arena", arena, 4096, 2147483648u, 4096, "64M", "registered memory per lane"),
 	NUMBER("credits", credits, 1, 4096, NULL, "64", "calls in flight to ask the server for, per lane"),
 	SIZE("inline", inline_size, 1024, 262144, 1024, "4K", "largest message sent without RDMA, each way"),
+	NUMBER("poll", poll, 0, 100000, "microseconds", "0", "microseconds that a lane goes on looking for replies before it sleeps"),
 
 	/* Any file system. */
 	FLAG("ro", ro, 1, NULL, "mount read-only"),

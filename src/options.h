@@ -76,6 +76,7 @@ struct options {
 	uint32_t arena;		      /* bytes of registered memory per lane */
 	uint32_t credits;	      /* calls in flight to ask the server for, per lane */
 	uint32_t inline_size;	      /* bytes of the largest inline message, each way */
+	uint32_t poll;		      /* microseconds; 0: a lane with nothing to do sleeps at once */
 };
 
 /*

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define STATS_MAGIC "nfsrdma\n"
-#define STATS_VERSION 1u
+#define STATS_VERSION 2u
 
 /* FUSE requests and what became of them. X(name, help) */
 #define FUSE_STATS(X)                                                                                        \
@@ -38,7 +38,8 @@
 	X(write_errors, "pieces of data that could not be saved")                                            \
 	X(kept_bytes, "bytes of payload memory that hold data not yet stable, now")                          \
 	X(ops, "requests in progress now")                                                                   \
-	X(turns, "turns of the lane's loop")
+	X(turns, "turns of the lane's loop")                                                                 \
+	X(polls, "turns that were followed by another one instead of sleep, because of poll=")
 
 struct fuse_stats {
 #define X(name, help) uint64_t name;

@@ -645,4 +645,24 @@ test_statistics()
 	[ -s "$T/stat" ] || fail "nfsrdma-stat says nothing"
 }
 
+# polls MOUNTPOINT: how often its lanes took another turn instead of going to sleep.
+polls()
+{
+	"$STAT" "$1" --json >"$T/stat" || fail "nfsrdma-stat failed"
+	python3 -c 'import json, sys; print(sum(lane["fuse"]["polls"] for lane in json.load(sys.stdin)["lanes"]))' <"$T/stat"
+}
+
+test_lanes_poll_only_when_told_to()
+{
+	serve_and_mount
+	pattern_file "$export/file" 1000000 poll
+	dd if="$mnt/file" bs=4096 iflag=direct status=none | cmp - "$export/file"
+	assert_eq "$(polls "$mnt")" 0 "turns for polling without poll="
+	umount_nfs "$mnt"
+	mount_nfs "$export" "$mnt" poll=5000
+	dd if="$mnt/file" bs=4096 iflag=direct status=none | cmp - "$export/file"
+	[ "$(polls "$mnt")" -gt 0 ] || fail "no polling with poll=5000"
+	umount_nfs "$mnt"
+}
+
 tests_main "$@"

@@ -38,7 +38,7 @@ static void defaults_are_those_of_the_table(void **state)
 	assert_true(o.local_lock == LOCAL_LOCK_ALL && o.resvport == 1);
 	assert_true(o.ro == 0 && o.suid == 0 && o.dev == 0 && o.exec == 1 && o.atime == ATIME_RELATIME);
 	assert_true(o.device == DEVICE_AUTO && o.memreg == MEMREG_AUTO);
-	assert_true(o.arena == 64 << 20 && o.credits == 64 && o.inline_size == 4096);
+	assert_true(o.arena == 64 << 20 && o.credits == 64 && o.inline_size == 4096 && o.poll == 0);
 	assert_true(o.allow_other == 0 && o.default_permissions == 0);
 	options_defaults(&o, true);
 	assert_true(o.allow_other == 1 && o.default_permissions == 1);
@@ -137,6 +137,7 @@ static void good_values_are_taken(void **state)
 		{"credits=4096", FIELD(credits), 4096},
 		{"inline=1024", FIELD(inline_size), 1024},
 		{"inline=256K", FIELD(inline_size), 262144},
+		{"poll=50", FIELD(poll), 50},
 		{"ro", FIELD(ro), 1},
 		{"ro,rw", FIELD(ro), 0},
 		{"suid", FIELD(suid), 1},
@@ -228,6 +229,7 @@ static void bad_values_get_one_line_that_says_what_to_do(void **state)
 		{"credits=0", "option 'credits=0': must be 1 to 4096"},
 		{"inline=512", "option 'inline=512': must be 1024 to 262144 bytes, a multiple of 1024"},
 		{"inline=1500", "option 'inline=1500': must be 1024 to 262144 bytes, a multiple of 1024"},
+		{"poll=100001", "option 'poll=100001': must be 0 to 100000 microseconds"},
 		{"ro=1", "option 'ro=1': takes no value, write 'ro'"},
 		{"hard=", "option 'hard=': takes no value, write 'hard'"},
 		{"wibble", "option 'wibble': not known; 'nfsrdma --help' lists the options"},
