@@ -212,14 +212,14 @@ stop_other_servers()
 	kill $others
 }
 
-# mount_nfs DIR MOUNTPOINT [OPTIONS]: mounts exportd's DIR with further mount options. The array mount_env (NAME=VALUE…) goes
-# to the environment of nfsrdma alone.
+# mount_nfs DIR MOUNTPOINT [OPTIONS]: mounts exportd's DIR with further mount options, from $server_address if that is set. The
+# array mount_env (NAME=VALUE…) goes to the environment of nfsrdma alone.
 mount_nfs()
 {
 	mkdir -p "$2"
 	# The daemon keeps these descriptors: they must not be a pipe that somebody waits on.
 	mount_log=$T/nfsrdma.$((mount_count = ${mount_count:-0} + 1)).log
-	timeout 60 env "${mount_env[@]}" "$NFSRDMA" "127.0.0.1:$1" "$2" \
+	timeout 60 env "${mount_env[@]}" "$NFSRDMA" "${server_address:-127.0.0.1}:$1" "$2" \
 		-o "port=$rdma_port,mountport=$tcp_port${3:+,$3}" \
 		>"$mount_log" 2>&1 </dev/null || fail "mount failed: $(tail -3 "$mount_log")"
 	is_mounted "$2" || fail "nfsrdma said yes, but $2 is not mounted"

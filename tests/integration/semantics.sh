@@ -645,6 +645,18 @@ test_statistics()
 	[ -s "$T/stat" ] || fail "nfsrdma-stat says nothing"
 }
 
+test_ipv6()
+{
+	grep -q ' lo$' /proc/net/if_inet6 2>/dev/null || skip "no IPv6"
+	server_address='[::1]'
+	mkdir "$T/export"
+	start_exportd "$T/export" --no-root-squash --listen ::1
+	mount_nfs "$T/export" "$T/mnt" nconnect=2
+	cp -a /usr/include/linux/netfilter "$T/mnt/tree"
+	diff -r --no-dereference /usr/include/linux/netfilter "$T/export/tree"
+	umount_nfs "$T/mnt"
+}
+
 # polls MOUNTPOINT: how often its lanes took another turn instead of going to sleep.
 polls()
 {
