@@ -8,7 +8,8 @@
 #	dmesg		the kernel's log, which must hold no complaint of what took part
 #
 # A row is a function row_NAME: it sets up devices and a server, mounts, works in the mount, unmounts. Everything that fails
-# ends it. Addresses: 10.9.0.1 is a dummy interface that rxe or siw sits on, so both ends of a connection are this guest.
+# ends it. Addresses: 10.9.0.1 and fd09::1 are of a dummy interface that rxe or siw sits on, so both ends of a connection are
+# this guest.
 
 set -euo pipefail
 
@@ -21,6 +22,8 @@ export LOGS=/host/out/logs T=/tmp/row
 . /host/tests/lib.sh
 
 address=10.9.0.1
+address6=fd09::1
+source=$address:/exp # what nfsrdma and nfsrdma-probe are told to mount
 read -r row_name row_args </host/row
 
 # --- devices ----------------------------------------------------------------------------------------------------------
@@ -31,13 +34,14 @@ dummy()
 	ip link add d0 type dummy
 	ip addr add $address/24 dev d0
 	ip link set d0 mtu 4200 up
+	ip addr add $address6/64 dev d0 nodad
 	modprobe -a ib_uverbs rdma_ucm
 }
 
 # rxe finds its GIDs from the interface's addresses, a moment after it is made.
 has_gid()
 {
-	grep -q 'ffff:0a09:0001$' "/sys/class/infiniband/$1/ports/1/gids/"* 2>/dev/null
+	grep -q "$2\$" "/sys/class/infiniband/$1/ports/1/gids/"* 2>/dev/null
 }
 
 rxe_up()
@@ -45,7 +49,8 @@ rxe_up()
 	dummy
 	modprobe rdma_rxe
 	rdma link add rxe0 type rxe netdev d0
-	wait_until 10 has_gid rxe0 || fail "rxe0 has no GID of $address"
+	wait_until 10 has_gid rxe0 ffff:0a09:0001 || fail "rxe0 has no GID of $address"
+	wait_until 10 has_gid rxe0 fd09:0000:0000:0000:0000:0000:0000:0001 || fail "rxe0 has no GID of $address6"
 }
 
 siw_up()
@@ -74,11 +79,11 @@ knfsd()
 
 # --- mounts -----------------------------------------------------------------------------------------------------------
 
-# mount_ours OPTIONS: the kernel's server, by nfsrdma, at /mnt.
+# mount_ours OPTIONS: $source, by nfsrdma, at /mnt.
 mount_ours()
 {
 	mkdir -p /mnt
-	timeout 60 "$NFSRDMA" $address:/exp /mnt -o "$1" >"$T/nfsrdma.log" 2>&1 </dev/null ||
+	timeout 60 "$NFSRDMA" "$source" /mnt -o "$1" >"$T/nfsrdma.log" 2>&1 </dev/null ||
 		fail "mount failed: $(tail -3 "$T/nfsrdma.log")"
 	cat "$T/nfsrdma.log"
 	is_mounted /mnt || fail "nfsrdma said yes, but /mnt is not mounted"
@@ -89,7 +94,7 @@ probe()
 {
 	local want=$1 options=$2 status=0 pattern
 	shift 2
-	timeout 60 "$PROBE" $address:/exp -o "$options" >"$T/report" 2>&1 </dev/null || status=$?
+	timeout 60 "$PROBE" "$source" -o "$options" >"$T/report" 2>&1 </dev/null || status=$?
 	cat "$T/report"
 	assert_eq "$status" "$want" "exit status of nfsrdma-probe -o $options"
 	for pattern; do
@@ -211,6 +216,29 @@ row_verbs_siw_to_knfsd()
 	probe 0 device=auto '^device +verbs over siw0' '^memreg +dynamic: the device has no memory windows' '^windows .*none' '^  READ '
 	work_ours device=auto
 	grep -q 'memreg dynamic, device verbs over siw0' "$T/nfsrdma.log" || fail "auto did not take verbs and dynamic"
+}
+
+# An IPv6 literal: the kernel's server over rxe, exportd over rxe, the kernel's server over siw.
+row_ipv6()
+{
+	work=cp_a
+	source="[$address6]:/exp"
+	rxe_up
+	knfsd
+	probe 0 device=auto '^device +verbs over rxe0' '^  READ '
+	work_ours device=auto
+	source="[$address6]:$T/export"
+	mkdir "$T/export"
+	start_exportd "$T/export" --no-root-squash --listen $address6 --device verbs
+	probe 0 "device=verbs,port=$rdma_port,mountport=$tcp_port" '^device +verbs over rxe0' '^  READ '
+	work_ours "device=verbs,port=$rdma_port,mountport=$tcp_port"
+	stop_exportd "$exportd_pid"
+	source="[$address6]:/exp"
+	rdma link delete rxe0
+	modprobe siw
+	rdma link add siw0 type siw netdev d0
+	probe 0 device=softiwarp '^device +softiwarp: as asked' '^  READ '
+	work_ours device=softiwarp
 }
 
 row_kernel_rxe_to_exportd()
