@@ -113,6 +113,31 @@ test_fsx_across_two_mounts()
 	done
 }
 
+# Seconds of random work: RANDOM_SECONDS=600 for the long run by hand, which needs TIME_FACTOR=10, too.
+random_seconds()
+{
+	if [ "$SCALE" = small ]; then
+		echo 5
+	else
+		echo "${RANDOM_SECONDS:-10}"
+	fi
+}
+
+limits[random_work_of_several_processes]=90
+test_random_work_of_several_processes()
+{
+	serve_and_mount nconnect=4
+	python3 "$lib_dir/integration/fsx_many.py" shared --seconds "$(random_seconds)" --seed "${RANDOM_SEED:-1}" --workers 6 "$mnt"
+}
+
+limits[random_work_that_two_mounts_hand_over]=90
+test_random_work_that_two_mounts_hand_over()
+{
+	two_mounts nconnect=2
+	python3 "$lib_dir/integration/fsx_many.py" handover --seconds "$(random_seconds)" --seed "${RANDOM_SEED:-1}" --workers 6 \
+		--server "$export" "$a" "$b"
+}
+
 test_names_are_seen_both_ways()
 {
 	two_mounts acregmin=1,acregmax=1,acdirmin=1,acdirmax=1
