@@ -8,6 +8,7 @@ A case is a function; its first lines say what the server is like, the rest what
 import contextlib
 import ctypes
 import errno
+import mmap
 import os
 import struct
 import subprocess
@@ -54,6 +55,10 @@ def eventually(limit_s, condition, what):
 
 
 libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+libc.memcpy.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
 def getdents(fd, room):
@@ -306,6 +311,14 @@ def listing_that_outlives_a_name():
         equal({name for name, *_ in got} - {last, b"renamed"}, set(names_of(200)) - {last}, "names that stayed")
 
 
+def listing_places_that_use_all_64_bits():
+    server = Server()
+    server.root.next_cookie = 2**64 - 600
+    fill(server, 500)
+    with mounted(server) as mount:
+        lists_all(mount, server)
+
+
 # ---- sizes ----
 
 
@@ -336,6 +349,23 @@ def small_transfer_sizes():
         equal(bytes(server.root.names[b"file"].data), data, "what the server has")
         equal(mount.read("file"), data, "what is read")
         equal(len(os.listdir(mount.dir)), 101, "names")
+
+
+def answers_that_are_shorter_than_asked():
+    class S(Server):
+        def content(self, node, offset, count):
+            return super().content(node, offset, min(count, 3000))
+
+        def write(self, args):
+            self.wtmax = 700
+            return super().write(args)
+
+    server = S()
+    with mounted(server) as mount:
+        data = os.urandom(40000)
+        mount.write("file", data)
+        equal(bytes(server.root.names[b"file"].data), data, "what the server has")
+        equal(mount.read("file"), data, "what is read")
 
 
 def transfer_sizes_of_four_gigabytes():
@@ -585,9 +615,19 @@ def others_changes_are_seen_by_who_has_the_file_open():
     with mounted(server, "acregmin=1,acregmax=1") as mount:
         fd = os.open(mount.path("file"), os.O_RDONLY)
         equal(os.pread(fd, 6, 0), b"before", "content")
+        address = libc.mmap(None, 4096, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+
+        def mapped():
+            """Not by Python's own hands, which it would keep tied while the page is fetched, from a server in this process."""
+            buffer = ctypes.create_string_buffer(6)
+            libc.memcpy(buffer, address, 6)
+            return buffer.raw
+
+        equal(mapped(), b"before", "mapped content")
         with server.lock:
             server.change(node, b"AFTER." * 2000)
-        eventually(20, lambda: os.pread(fd, 6, 0) == b"AFTER.", "the change is never seen")
+        eventually(20, lambda: mapped() == b"AFTER.", "the change is never seen by who maps it")
+        equal(os.pread(fd, 6, 0), b"AFTER.", "content")
         with server.lock:
             server.change(node, b"longer" * 4000)
         eventually(20, lambda: os.pread(fd, 6, 0) == b"longer", "the longer content is never seen")
@@ -605,6 +645,7 @@ def others_changes_are_seen_by_who_has_the_file_open():
                 return e.errno == errno.ESTALE
 
         eventually(20, is_stale, "it is never seen that the file is gone")
+        libc.munmap(address, 4096)
         os.close(fd)
 
 

@@ -67,9 +67,19 @@ test_listing_that_outlives_a_name()
 	server listing_that_outlives_a_name
 }
 
+test_listing_places_that_use_all_64_bits()
+{
+	server listing_places_that_use_all_64_bits
+}
+
 test_small_transfer_sizes()
 {
 	server small_transfer_sizes
+}
+
+test_answers_that_are_shorter_than_asked()
+{
+	server answers_that_are_shorter_than_asked
 }
 
 test_transfer_sizes_of_four_gigabytes()

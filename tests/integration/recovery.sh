@@ -482,4 +482,35 @@ test_killed_daemon_can_be_unmounted()
 	assert_eq "$(cat "$mnt/file")" x
 }
 
+# What the clean-up at the last close would have removed stays, as an ordinary file.
+test_leftovers_of_a_killed_client()
+{
+	serve_and_mount
+	mkdir "$mnt/dir"
+	echo kept >"$mnt/dir/file"
+	exec 7<"$mnt/dir/file"
+	rm "$mnt/dir/file"
+	local left
+	left=$(ls -A "$export/dir")
+	[[ $left == .nfs* ]] || fail "the file that is open is not there under another name: '$left'"
+	# While it is open here, nobody here takes that name away.
+	assert_fails rm -f "$mnt/dir/$left"
+	assert_fails rmdir "$mnt/dir"
+	kill -KILL "$(daemon_pid "$mnt")"
+	exec 7<&-
+	umount "$mnt"
+	mount_nfs "$export" "$mnt"
+	assert_eq "$(cat "$mnt/dir/$left")" kept
+	exec 7<>"$mnt/dir/$left"
+	rm "$mnt/dir/$left"
+	assert_eq "$(cat <&7)" kept "a leftover that is removed while open"
+	exec 7>&-
+	empty()
+	{
+		[ -z "$(ls -A "$export/dir")" ]
+	}
+	wait_until 10 empty || fail "left over: $(ls -A "$export/dir")"
+	rmdir "$mnt/dir"
+}
+
 tests_main "$@"

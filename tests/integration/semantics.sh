@@ -257,6 +257,92 @@ test_directories()
 	[ -d "$mnt/soon" ]
 }
 
+# Others make and remove names while one goes through the directory, back to places that it remembers, and to its beginning.
+test_a_listing_while_names_come_and_go()
+{
+	serve_and_mount nconnect=2
+	python3 - "$mnt" "$export" <<-'EOF'
+		import ctypes, multiprocessing, os, random, struct, sys
+		mnt, export = sys.argv[1:]
+		libc = ctypes.CDLL(None, use_errno=True)
+		def getdents(fd, room):
+		    buffer = ctypes.create_string_buffer(room)
+		    n = libc.syscall(217, fd, buffer, room)
+		    assert n >= 0, os.strerror(ctypes.get_errno())
+		    found, at = [], 0
+		    while at < n:
+		        _, off, length, _ = struct.unpack_from("=QqHB", buffer, at)
+		        found.append((buffer.raw[at + 19:at + length].split(b"\0")[0].decode(), off))
+		        at += length
+		    return found
+		stay = {"stays%d" % i for i in range(2000)}
+		for name in stay:
+		    open(f"{export}/{name}", "w").close()
+		end = multiprocessing.Event()
+		def disturb(directory, seed):
+		    rng = random.Random(seed)
+		    while not end.is_set():
+		        name = f"{directory}/goes{seed}.{rng.randrange(300)}"
+		        (os.unlink if os.path.lexists(name) else lambda n: open(n, "w").close())(name)
+		others = [multiprocessing.Process(target=disturb, args=(d, i), daemon=True) for i, d in enumerate((mnt, export))]
+		for p in others: p.start()
+		rng = random.Random(5)
+		for round in range(12):
+		    fd = os.open(mnt, os.O_RDONLY)
+		    seen, places = [], [(0, 0)]
+		    while True:
+		        some = getdents(fd, rng.choice((512, 4096, 32768)))
+		        if not some:
+		            break
+		        for name, off in some:
+		            seen.append(name)
+		            places.append((off, len(seen)))
+		        if rng.random() < 0.2: # as seekdir(3) does; what follows the place comes again
+		            off, count = rng.choice(places) if round % 2 else places[0]
+		            os.lseek(fd, off, os.SEEK_SET)
+		            del seen[count:], places[count + 1:]
+		    os.close(fd)
+		    assert len(seen) == len(set(seen)), "twice: %s" % sorted(n for n in seen if seen.count(n) > 1)[:5]
+		    missing = stay - set(seen)
+		    assert not missing, "left out: %s" % sorted(missing)[:5]
+		end.set()
+		for p in others: p.join()
+		assert all(p.exitcode == 0 for p in others)
+	EOF
+}
+
+limits[a_directory_of_many_names]=240
+test_a_directory_of_many_names()
+{
+	local count=100000 before after
+	[ "$SCALE" = small ] && count=20000
+	[ "$SCALE" = full ] && count=1000000
+	mkdir -p "$T/export/many"
+	python3 -c '
+import os, sys
+for i in range(int(sys.argv[2])):
+    os.mknod("%s/many/name%07d" % (sys.argv[1], i))' "$T/export" "$count"
+	serve_and_mount
+	resident_kib()
+	{
+		awk '/^VmRSS:/ {print $2}' "/proc/$(daemon_pid "$mnt")/status"
+	}
+	before=$(resident_kib)
+	python3 -c '
+import os, sys
+want = int(sys.argv[2])
+seen = bytearray(want)
+with os.scandir(sys.argv[1]) as entries:
+    for e in entries:
+        i = int(e.name[4:])
+        assert not seen[i], e.name + " came twice"
+        assert e.is_file(), e.name
+        seen[i] = 1
+assert sum(seen) == want, "%d names of %d" % (sum(seen), want)' "$mnt/many" "$count"
+	after=$(resident_kib)
+	[ $((after - before)) -lt 16384 ] || fail "a listing of $count names took $((after - before)) KiB"
+}
+
 test_special_files()
 {
 	serve_and_mount
