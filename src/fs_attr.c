@@ -39,6 +39,7 @@ void fs_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forg
 
 struct getattr {
 	struct inode *inode;
+	bool by_name; /* or what the name led to: not through an open file */
 	unsigned int tries;
 };
 
@@ -58,6 +59,9 @@ static void on_getattr(struct op *op, int err, struct xdr_reader *results)
 		verdict = inode_take_attr(g->inode, &res.attr, op->submitted_ns, lane_now(op->lane));
 		err = fs_verdict(g->inode, verdict);
 	}
+	if (!err && g->by_name && file_data_opens(&g->inode->data) == 0 &&
+	    inode_is_nameless(g->inode, op->tid))
+		err = -ESTALE; /* the kernel looks the name up again: it may be another file's by now */
 	if (err)
 		op_reply_err(op, err);
 	else if (verdict == ATTR_DISCARDED && ++g->tries < GETATTR_TRIES)
@@ -81,6 +85,7 @@ void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	uint64_t valid_ns;
 
 	g->inode = fs_inode(op, ino);
+	g->by_name = !fi;
 	/* While there is no connection, what was last said of the whole file system and of its root is said
 	 * again: umount(8) asks for both before it unmounts, and must not wait for a server that never comes
 	 * back. */

@@ -493,22 +493,41 @@ void inode_sent_back(struct inode_table *table, pid_t tid)
 	atomic_store(sent_back_slot(table, tid), sent_back_mark(tid, ANY_FILE));
 }
 
-bool inode_kernel_is_behind(struct inode *inode, pid_t tid)
+/* Is the thread to be sent back, if there is a reason? Not when it was already. */
+static bool send_back_once(struct inode *inode, pid_t tid, bool reason)
 {
 	_Atomic uint64_t *slot = sent_back_slot(inode->table, tid);
 	uint64_t mark = sent_back_mark(tid, (uint32_t)inode->generation), found = atomic_load(slot);
 
-	pthread_mutex_lock(&inode->lock);
-	bool behind = inode->told_changes != inode->attr.foreign_changes ||
-		      (inode->attr.known && inode->attr.attr.nlink == 0 && !inode->silly);
-	pthread_mutex_unlock(&inode->lock);
 	if (found == mark || found == sent_back_mark(tid, ANY_FILE)) {
 		atomic_store(slot, 0);
 		return false;
 	}
-	if (behind)
+	if (reason)
 		atomic_store(slot, mark);
-	return behind;
+	return reason;
+}
+
+/* Under its lock. */
+static bool has_no_name(const struct inode *inode)
+{
+	return inode->attr.known && inode->attr.attr.nlink == 0 && inode->type != NFS3_DIR && !inode->silly;
+}
+
+bool inode_kernel_is_behind(struct inode *inode, pid_t tid)
+{
+	pthread_mutex_lock(&inode->lock);
+	bool behind = inode->told_changes != inode->attr.foreign_changes || has_no_name(inode);
+	pthread_mutex_unlock(&inode->lock);
+	return send_back_once(inode, tid, behind);
+}
+
+bool inode_is_nameless(struct inode *inode, pid_t tid)
+{
+	pthread_mutex_lock(&inode->lock);
+	bool nameless = has_no_name(inode);
+	pthread_mutex_unlock(&inode->lock);
+	return nameless && send_back_once(inode, tid, true);
 }
 
 uint64_t inode_names_valid_ns(struct inode *dir, uint64_t now_ns)

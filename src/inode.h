@@ -135,6 +135,10 @@ bool inode_has_news(struct inode *inode);
  * again, and a second refusal would be its caller's to see. The same for a file that has no name left, though
  * the server still knows its handle: the name that led here may be another file's by now. */
 bool inode_kernel_is_behind(struct inode *inode, pid_t tid);
+/* Has it lost its last name, though the server still knows its handle (not by a silly rename of ours)?
+ * Likewise true once per thread: then the kernel is to look the name up again, and not for ever on a server
+ * that has no link counts. */
+bool inode_is_nameless(struct inode *inode, pid_t tid);
 /* The open of that thread was sent back already, before it was known which file it means. */
 void inode_sent_back(struct inode_table *table, pid_t tid);
 /* How much longer the names in a directory may be believed: whoever changes a name changes its directory. */

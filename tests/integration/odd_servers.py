@@ -509,7 +509,7 @@ def file_replaced_and_still_there():
     """A server keeps a file that has no name any more, for somebody has it open: its handle works, with link count 0."""
     server = Server()
     server.make(server.root, b"file", data=b"old")
-    with mounted(server) as mount:
+    with mounted(server, "acregmin=1,acregmax=1,acdirmin=600,acdirmax=600") as mount:
         with open(mount.path("file"), "rb", buffering=0) as held:
             equal(held.read(), b"old", "content")
             with server.lock:
@@ -519,6 +519,11 @@ def file_replaced_and_still_there():
             held.seek(0)
             equal(held.read(), b"old", "what the open file holds")
             equal(read_file(f"/proc/self/fd/{held.fileno()}"), b"old", "what the open file holds, opened once more")
+            equal(os.fstat(held.fileno()).st_size, 3, "size of the open file")
+        with server.lock:
+            server.leave(server.root, b"file").nlink = 0
+            server.make(server.root, b"file", data=b"the third")
+        eventually(20, lambda: os.stat(mount.path("file")).st_size == 9, "stat(2) never shows the new file")
 
 
 def handle_used_again():
