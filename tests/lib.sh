@@ -5,7 +5,7 @@
 # with `tests_main "$@"`. Each test then runs as a process of its own, with
 #
 #   $T		a scratch directory of its own, removed afterwards
-#   a hard time limit in seconds: limits[NAME]=N before the function, else 60
+#   a hard time limit in seconds: limits[NAME]=N before the function, else default_limit_s
 #   set -euo pipefail: the first command that fails fails the test
 #
 # and whatever it leaves behind is swept away by supervise.py, even when it was killed. A test that passes must also have left
@@ -29,7 +29,12 @@ SCALE=${SCALE:-ci}
 TMPDIR=${TMPDIR:-/tmp}
 export SCALE TMPDIR
 [ -z "${LOGS:-}" ] || export LOGS
+# The address that servers are mounted from, what exportd is told besides, and options that every mount gets.
+SERVER_ADDRESS=${SERVER_ADDRESS:-127.0.0.1}
+EXPORTD_OPTIONS=${EXPORTD_OPTIONS:-}
+MOUNT_OPTIONS=${MOUNT_OPTIONS:-}
 declare -A limits
+default_limit_s=60
 mount_env=()
 
 # --- saying what is wrong ---------------------------------------------------------------------------------------------
@@ -135,7 +140,8 @@ start_exportd()
 {
 	exportd_count=$((${exportd_count:-0} + 1))
 	exportd_log=$T/exportd.$exportd_count.log
-	"$EXPORTD" "$@" --rdma-port "${rdma_port:-0}" --tcp-port "${tcp_port:-0}" -f >"$exportd_log" 2>&1 &
+	# shellcheck disable=SC2086 # a list
+	"$EXPORTD" "$@" $EXPORTD_OPTIONS --rdma-port "${rdma_port:-0}" --tcp-port "${tcp_port:-0}" -f >"$exportd_log" 2>&1 &
 	exportd_pid=$!
 	wait_until 20 exportd_is_ready || fail "exportd is not ready after 20 s"
 	local ready
@@ -212,15 +218,21 @@ stop_other_servers()
 	kill $others
 }
 
-# mount_nfs DIR MOUNTPOINT [OPTIONS]: mounts exportd's DIR with further mount options, from $server_address if that is set. The
-# array mount_env (NAME=VALUE…) goes to the environment of nfsrdma alone.
+# mount_options [OPTIONS]: what a mount of exportd takes, and these.
+mount_options()
+{
+	echo "port=$rdma_port,mountport=$tcp_port${MOUNT_OPTIONS:+,$MOUNT_OPTIONS}${1:+,$1}"
+}
+
+# mount_nfs DIR MOUNTPOINT [OPTIONS]: mounts exportd's DIR with further mount options. The array mount_env (NAME=VALUE…) goes
+# to the environment of nfsrdma alone.
 mount_nfs()
 {
 	mkdir -p "$2"
 	# The daemon keeps these descriptors: they must not be a pipe that somebody waits on.
 	mount_log=$T/nfsrdma.$((mount_count = ${mount_count:-0} + 1)).log
-	timeout 60 env "${mount_env[@]}" "$NFSRDMA" "${server_address:-127.0.0.1}:$1" "$2" \
-		-o "port=$rdma_port,mountport=$tcp_port${3:+,$3}" \
+	timeout 60 env "${mount_env[@]}" "$NFSRDMA" "$SERVER_ADDRESS:$1" "$2" \
+		-o "$(mount_options "${3:-}")" \
 		>"$mount_log" 2>&1 </dev/null || fail "mount failed: $(tail -3 "$mount_log")"
 	is_mounted "$2" || fail "nfsrdma said yes, but $2 is not mounted"
 }
@@ -243,6 +255,10 @@ serve_and_mount()
 	start_exportd "$export" --no-root-squash
 	mount_nfs "$export" "$mnt" "${1:-}"
 }
+
+# PEER names a script that puts another server in exportd's place: its functions replace those above.
+# shellcheck source=vm/knfsd.sh
+[ -z "${PEER:-}" ] || . "$PEER"
 
 # Forget what is cached, so that the next read comes from the server.
 drop_caches()
@@ -325,7 +341,7 @@ seconds_since()
 run_one_test()
 {
 	local name=$1 status=0 start=$EPOCHREALTIME reason log scratch full_name
-	local limit_s=$((${limits[$1]:-60} * ${TIME_FACTOR:-1}))
+	local limit_s=$((${limits[$1]:-$default_limit_s} * ${TIME_FACTOR:-1}))
 	full_name=${GROUP_PREFIX:-}${group_name:-$(basename "$0" .sh)}/$name
 	log=$LOGS/${full_name//\//.}.log
 	: >"$log"

@@ -122,7 +122,8 @@ find_least_arena()
 {
 	local status=0
 	mkdir -p "$T/mnt"
-	timeout 40 "$NFSRDMA" "127.0.0.1:$export" "$T/mnt" -o "port=$rdma_port,mountport=$tcp_port,$1,arena=4096" \
+	timeout 40 "$NFSRDMA" "$SERVER_ADDRESS:$export" "$T/mnt" \
+		-o "$(mount_options "$1,arena=4096")" \
 		>"$T/out" 2>"$T/err" </dev/null || status=$?
 	cat "$T/err"
 	[ "$status" -ne 0 ] || fail "an arena of 4096 bytes was taken"
@@ -149,8 +150,8 @@ test_arena_too_small_is_refused_with_the_number()
 		assert_eq "$(cat "$T/mnt/file")" works
 		umount_nfs "$T/mnt"
 		bytes=$(numfmt --from=iec "$least_arena")
-		assert_fails timeout 40 "$NFSRDMA" "127.0.0.1:$export" "$T/mnt" \
-			-o "port=$rdma_port,mountport=$tcp_port,$sizes,arena=$((bytes - 4096))" </dev/null
+		assert_fails timeout 40 "$NFSRDMA" "$SERVER_ADDRESS:$export" "$T/mnt" \
+			-o "$(mount_options "$sizes,arena=$((bytes - 4096))")" </dev/null
 	done
 }
 

@@ -734,7 +734,7 @@ test_statistics()
 test_ipv6()
 {
 	grep -q ' lo$' /proc/net/if_inet6 2>/dev/null || skip "no IPv6"
-	server_address='[::1]'
+	SERVER_ADDRESS='[::1]'
 	mkdir "$T/export"
 	start_exportd "$T/export" --no-root-squash --listen ::1
 	mount_nfs "$T/export" "$T/mnt" nconnect=2

@@ -20,6 +20,8 @@ export NFSRDMA=/host/bin/nfsrdma EXPORTD=/host/bin/nfsrdma-exportd PROBE=/host/b
 export LOGS=/host/out/logs T=/tmp/row
 # shellcheck source=../lib.sh
 . /host/tests/lib.sh
+# shellcheck source=knfsd.sh
+. /host/tests/vm/knfsd.sh
 
 address=10.9.0.1
 address6=fd09::1
@@ -62,19 +64,13 @@ siw_up()
 
 # --- servers ----------------------------------------------------------------------------------------------------------
 
-# The kernel's NFS server on /exp, port 20049 of every RDMA device.
+# The kernel's NFS server on /exp.
 knfsd()
 {
-	modprobe -a nfsd rpcrdma
 	mkdir -p /exp
 	mount -t tmpfs -o size=1500m,mode=755 tmpfs /exp
-	mount -t nfsd nfsd /proc/fs/nfsd
-	rpcbind -w
-	echo "/exp *(rw,async,no_root_squash,no_subtree_check,fsid=1,insecure)" >/etc/exports
-	exportfs -ra
-	rpc.nfsd -N 4 8
-	rpc.mountd -p 20048
-	echo 'rdma 20049' >/proc/fs/nfsd/portlist
+	knfsd_start
+	exportfs -o rw,async,no_root_squash,no_subtree_check,fsid=1,insecure '*:/exp'
 }
 
 # --- mounts -----------------------------------------------------------------------------------------------------------
@@ -239,6 +235,25 @@ row_ipv6()
 	rdma link add siw0 type siw netdev d0
 	probe 0 device=softiwarp '^device +softiwarp: as asked' '^  READ '
 	work_ours device=softiwarp
+}
+
+# Tests of a script of the project's own that need exportd, TCP connections, or an ordinary user who may lock much memory.
+declare -A not_against_knfsd=(
+	[semantics]='nconnect_4|mounted_by_an_ordinary_user|lanes_that_cannot_start|fstab|ipv6'
+	[sharing]=-
+	[recovery]='two_slot_arena.*'
+)
+
+# arguments: a script of tests/integration. It mounts the kernel's server by verbs over rxe.
+row_own_tests()
+{
+	rxe_up
+	export SERVER_ADDRESS=$address MOUNT_OPTIONS=device=verbs PEER=/host/tests/vm/knfsd.sh
+	local script=/host/tests/integration/$1.sh
+	mapfile -t names < <(sed -n 's/^test_\([a-z0-9_]*\)()$/\1/p' "$script" | grep -vxE "${not_against_knfsd[$1]}")
+	rdma_resources >"$T/resources"
+	"$script" "${names[@]}"
+	wait_until 10 resources_are_back || fail "RDMA resources leak: $(diff <(rdma_resources) "$T/resources")"
 }
 
 row_kernel_rxe_to_exportd()
