@@ -21,9 +21,10 @@ from scripted_server import *
 
 
 @contextlib.contextmanager
-def mounted(server, options=""):
+def mounted(server, options="", above=None, name="mnt"):
     nfsrdma, scratch = sys.argv[2:4]
-    mount = Mount(nfsrdma, "/odd", scratch, server.rdma_port, server.tcp_port, os.path.join(scratch, "nfsrdma.log"), options)
+    log = os.path.join(scratch, name + ".log")
+    mount = Mount(nfsrdma, "/odd", above or scratch, server.rdma_port, server.tcp_port, log, options, name)
     yield mount
     mount.unmount()
     check(server.errors.empty(), "the scripted server has a mistake")
@@ -573,6 +574,16 @@ def file_systems_within_the_export():
         equal(read_file(copy + "/over"), b"other", "what cp -a has made of the file mounted over another")
         said = open(mount.log).read()
         equal(said.count("is another file system of the server's"), 1, "lines about it in the log")
+        with mounted(Server(), above=mount.dir, name="nested"):
+            with open(mount.path("nested/file"), "w") as f:
+                f.write("inner")
+            os.link(mount.path("nested/file"), mount.path("nested/link"))
+            check(os.stat(mount.path("nested")).st_dev != os.stat(mount.dir).st_dev, "one device number for two file systems")
+            equal(run("find", mount.dir, "-xdev", "-name", "file").stdout, "", "find -xdev")
+            run("cp", "-a", mount.dir, copy + ".both").check_returncode()
+            equal(read_file(copy + ".both/nested/link"), b"inner", "what lies in the nested one, copied")
+            equal(os.stat(copy + ".both/nested/link").st_nlink, 2, "links of the copy")
+            fails_with(errno.EXDEV, os.link, mount.path("outer"), mount.path("nested/outer"))
 
 
 # ---- caches ----

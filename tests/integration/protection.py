@@ -32,8 +32,8 @@ def check(condition, text):
 
 
 class Mount:
-    def __init__(self, nfsrdma, export, scratch, port, tcp_port, log, options=""):
-        self.dir, self.log = os.path.join(scratch, "mnt"), log
+    def __init__(self, nfsrdma, export, scratch, port, tcp_port, log, options="", name="mnt"):
+        self.dir, self.log = os.path.join(scratch, name), log
         os.makedirs(self.dir, exist_ok=True)
         self.export = export
         self.process = subprocess.Popen(

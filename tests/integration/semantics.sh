@@ -311,7 +311,7 @@ test_a_listing_while_names_come_and_go()
 	EOF
 }
 
-limits[a_directory_of_many_names]=240
+limits[a_directory_of_many_names]=900
 test_a_directory_of_many_names()
 {
 	local count=100000 before after
