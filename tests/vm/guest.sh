@@ -307,6 +307,16 @@ row_device_suite()
 	END_TO_END_VERBS=$address CMOCKA_MESSAGE_OUTPUT=TAP timeout 120 /host/bin/end_to_end_test
 }
 
+# arguments: rxe or siw, and options of map_cost. Not a test: contrib/bench/map_cost.sh has it run.
+row_map_cost()
+{
+	local device options
+	read -r device options <<<"$1"
+	"${device}_up"
+	# shellcheck disable=SC2086 # a list
+	/host/bin/map_cost --device=verbs --address=$address --csv=/host/out/map_cost.csv $options >/host/out/map_cost.txt
+}
+
 # The server for somebody outside: until the file /host/done appears.
 row_serve_siw()
 {

@@ -10,7 +10,7 @@
 
 # shellcheck disable=SC2030,SC2031 # what a subshell changes is for it alone
 # shellcheck source=../lib.sh
-. "$(dirname "$0")/../lib.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
 vm_dir=$source_dir/tests/vm
 KERNELS=${KERNELS:-6.1 6.12}
@@ -36,7 +36,7 @@ prepare_share()
 	mkdir -p "$share/bin" "$share/out"
 	cp "$NFSRDMA" "$EXPORTD" "$PROBE" "$STAT" "$build_dir/tests/vm/first_reply" "$share/bin/"
 	cp "$build_dir/tests/unit/device_test" "$build_dir/tests/unit/end_to_end_test" "$share/bin/"
-	cp "$build_dir/tests/conformance/conformance" "$share/bin/"
+	cp "$build_dir/tests/conformance/conformance" "$build_dir/contrib/bench/map_cost" "$share/bin/"
 	cp -r "$source_dir/tests" "$share/tests"
 	[ -z "${PJDFSTEST:-}" ] || cp -r "$PJDFSTEST" "$share/pjdfstest"
 	cp "$vm_dir/guest.sh" "$share/run"
@@ -208,30 +208,6 @@ test_host_softiwarp()
 	finish_guest
 }
 
-if [ "${1:-}" = --one ]; then
-	tests_main "$@"
-	exit
-fi
-if [ "${1:-}" = --kernel ]; then
-	KERNEL=$2
-	shift 2
-	GROUP_PREFIX=vm- group_name=$KERNEL tests_main "$@"
-	exit
-fi
-if [ "$(id -u)" != 0 ]; then
-	result skip vm 0 "not root"
-	exit 0
-fi
-VM_IMAGE=$("$vm_dir/image.sh" 2>"${LOGS:-/tmp}/vm-image.log") || {
-	tail -5 "${LOGS:-/tmp}/vm-image.log"
-	result fail vm/image 0 "cannot be made, see ${LOGS:-/tmp}/vm-image.log"
-	exit 1
-}
-VM_ACCEL=$(accelerator)
-echo "guest: $VM_IMAGE, $VM_ACCEL"
-export VM_IMAGE VM_ACCEL KERNEL
-# Each keeps one core busy.
-pids=()
 # shellcheck disable=SC2317 # the trap calls it
 end_all()
 {
@@ -239,13 +215,44 @@ end_all()
 	wait
 	exit 130
 }
-trap end_all INT TERM HUP
-for KERNEL in $KERNELS; do
-	"$0" --kernel "$KERNEL" "$@" &
-	pids+=($!)
-done
-status=0
-for pid in "${pids[@]}"; do
-	wait "$pid" || status=1
-done
-exit $status
+
+# vm_main [ROW…]: on each kernel. A script that sources this one has its own rows run.
+vm_main()
+{
+	local pid status=0
+	pids=()
+	if [ "${1:-}" = --one ]; then
+		tests_main "$@"
+		return
+	fi
+	if [ "${1:-}" = --kernel ]; then
+		KERNEL=$2
+		shift 2
+		GROUP_PREFIX=vm- group_name=$KERNEL tests_main "$@"
+		return
+	fi
+	if [ "$(id -u)" != 0 ]; then
+		result skip vm 0 "not root"
+		return 0
+	fi
+	VM_IMAGE=$("$vm_dir/image.sh" 2>"${LOGS:-/tmp}/vm-image.log") || {
+		tail -5 "${LOGS:-/tmp}/vm-image.log"
+		result fail vm/image 0 "cannot be made, see ${LOGS:-/tmp}/vm-image.log"
+		return 1
+	}
+	VM_ACCEL=$(accelerator)
+	echo "guest: $VM_IMAGE, $VM_ACCEL"
+	export VM_IMAGE VM_ACCEL KERNEL
+	# Each keeps one core busy.
+	trap end_all INT TERM HUP
+	for KERNEL in $KERNELS; do
+		"$0" --kernel "$KERNEL" "$@" &
+		pids+=($!)
+	done
+	for pid in "${pids[@]}"; do
+		wait "$pid" || status=1
+	done
+	return $status
+}
+
+[ "${BASH_SOURCE[0]}" != "$0" ] || vm_main "$@"
