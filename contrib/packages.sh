@@ -11,6 +11,9 @@ packages_build=(gcc libc6-dev meson ninja-build pkgconf libfuse3-dev libnfs-dev 
 packages_run=(fuse3 mount python3)
 # shellcheck disable=SC2034
 packages_test=(git rsync tshark util-linux)
+# gnuplot is used when it is there.
+# shellcheck disable=SC2034
+packages_bench=(fio tar)
 
 # Prints those of the named packages that are not installed, one a line.
 packages_missing()

@@ -235,6 +235,7 @@ if wants lint; then
 	packages+=(shellcheck)
 	grep -q '^VERSION_ID="12"' /etc/os-release && packages+=(clang-format-14)
 fi
+wants 'integration*' && packages+=("${packages_bench[@]}")
 wants trixie && packages+=(mmdebstrap)
 wants vm && packages+=(e2fsprogs mmdebstrap qemu-system-x86)
 part packages packages_install "${packages[@]}" || finish

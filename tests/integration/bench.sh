@@ -30,4 +30,28 @@ test_map_cost()
 	EOF
 }
 
+# Something of each kind of workload, of what FUSE alone is and of nfsrdma.
+test_run()
+{
+	local only=seq_write,seq_read,rand_read_16,create,ls_l,storm
+	TMPDIR=$T "$source_dir/contrib/bench/run.sh" --rounds 1 --mib 4 --files 20 --seconds 0.1 --only "$only" --out "$T/out" \
+		passthrough nfsrdma:nconnect=2 >"$T/report" 2>&1 || { cat "$T/report" && fail "run.sh fails"; }
+	cat "$T/report"
+	for workload in ${only//,/ }; do
+		grep -qE "^\| $workload \| [0-9.]+ (MiB)?/s \| [0-9.]+ (MiB)?/s \([0-9.]+\) \|\$" "$T/out/report.md" ||
+			fail "the report has no line of $workload's rates"
+	done
+	python3 - "$T/out/figures.csv" "$only" <<-'EOF'
+		import csv, sys
+		rows = list(csv.DictReader(open(sys.argv[1])))
+		want = {(t, w, "1") for t in ("passthrough", "nfsrdma:nconnect=2") for w in sys.argv[2].split(",")}
+		assert {(r["target"], r["workload"], r["round"]) for r in rows} == want and len(rows) == len(want), rows
+		for r in rows:
+		    assert float(r["seconds"]) > 0 and int(r["operations"]) > 0 and float(r["operations_per_s"]) > 0, r
+		    assert float(r["cpu_s"]) > 0 and (float(r["server_cpu_s"]) > 0) == r["target"].startswith("nfsrdma"), r
+		    if r["workload"] in ("seq_write", "seq_read", "rand_read_16"):
+		        assert float(r["mib_per_s"]) > 0 and 0 < float(r["p50_us"]) <= float(r["p99_us"]), r
+	EOF
+}
+
 tests_main "$@"
