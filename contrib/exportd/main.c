@@ -194,6 +194,14 @@ static size_t raise_fd_limit(void)
 	return fds / 3 < NODES_MAX ? fds / 3 : NODES_MAX;
 }
 
+/* Registered memory is locked memory, and siw holds even root to the limit (Linux 6.1.192). */
+static void raise_memlock(void)
+{
+	struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+
+	setrlimit(RLIMIT_MEMLOCK, &none);
+}
+
 /* Root's exemption from quotas and from the reserve of the file system does not go with the fsuid: it goes
  * for good. */
 static void drop_resource_cap(void)
@@ -240,8 +248,10 @@ static int server_init(struct server *srv, const struct options *o)
 	uint64_t verf;
 	size_t nodes_max = raise_fd_limit();
 	cred_init();
-	if (cred_can_switch())
+	if (cred_can_switch()) {
+		raise_memlock();
 		drop_resource_cap();
+	}
 	umask(0); /* a mode is what the client says */
 	int err = state_key(o->state, srv->key);
 	if (err)
