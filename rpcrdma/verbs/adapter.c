@@ -198,25 +198,32 @@ static int make_objects(struct endpoint *ep)
 	return watch_channel(ep);
 }
 
+static int enter(struct endpoint *ep, struct ibv_context *context)
+{
+	struct adapter *a = &ep->adapter;
+	int err = verbs_context_use(context);
+
+	if (err)
+		return err;
+	a->context = context;
+	if (ibv_query_device(context, &a->attr))
+		return -EIO;
+	a->quirks = verbs_quirks_of(&a->attr);
+	a->iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
+	return 0;
+}
+
 int verbs_adapter_use(struct endpoint *ep, struct ibv_context *context)
 {
 	struct adapter *a = &ep->adapter;
 
 	if (a->context != context || a->gone)
 		verbs_adapter_leave(ep);
-	if (!a->context) {
-		if (ibv_query_device(context, &a->attr))
-			return -EIO;
-		a->held = rdma_get_devices(NULL);
-		if (!a->held)
-			return -ENOMEM;
-		a->context = context;
-		a->gone = a->armed = false;
-		a->quirks = verbs_quirks_of(&a->attr);
-		a->iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
+	int err = a->context ? 0 : enter(ep, context);
+	if (!err) {
+		verbs_limits(&a->attr, &ep->ep.limits);
+		err = a->cq ? 0 : make_objects(ep);
 	}
-	verbs_limits(&a->attr, &ep->ep.limits);
-	int err = a->cq ? 0 : make_objects(ep);
 	if (err)
 		snprintf(ep->ep.why, sizeof ep->ep.why, "%s: %s", ibv_get_device_name(context->device),
 			 strerror(-err));
@@ -252,8 +259,8 @@ void verbs_adapter_leave(struct endpoint *ep)
 	}
 	if (a->pd)
 		ibv_dealloc_pd(a->pd);
-	if (a->held)
-		rdma_free_devices(a->held);
+	if (a->context)
+		verbs_context_leave(a->context);
 	*a = (struct adapter){0};
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Connection set-up and end: rdma_cm, whose events come by a channel of the endpoint's own.
+ * Connection set-up and end: rdma_cm, whose events come by a channel of the endpoint's own (news.c).
  *
  * Active side: resolve the address (now the adapter is known) -> resolve the route -> queue pair, receives ->
  * connect. Passive side: the listener hands over an id with its request -> accept() makes queue pair and
@@ -13,7 +13,6 @@
 #include "endpoint.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,22 +44,18 @@ int verbs_cm_watch(struct endpoint *ep)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = ep->epoll_data};
 
-	if (!verbs_present())
-		return -ENODEV;
-	ep->events = rdma_create_event_channel();
-	if (!ep->events)
-		return -errno;
-	if (fcntl(ep->events->fd, F_SETFL, fcntl(ep->events->fd, F_GETFL) | O_NONBLOCK) < 0 ||
-	    epoll_ctl(ep->epoll_fd, EPOLL_CTL_ADD, ep->events->fd, &event) < 0)
-		return -errno;
-	return 0;
+	int err = verbs_news_open(&ep->news);
+
+	if (!err && epoll_ctl(ep->epoll_fd, EPOLL_CTL_ADD, ep->news.fd, &event) < 0)
+		err = -errno;
+	return err;
 }
 
 /* ---- the end ---- */
 
 void verbs_ep_end(struct endpoint *ep, int error, const char *why, ...)
 {
-	bool was_up = ep->ep.state == RDMA_EP_ESTABLISHED;
+	bool was_up = ep->ep.state == RDMA_EP_ESTABLISHED, flushes = false;
 	va_list args;
 
 	if (ep->ep.state == RDMA_EP_CLOSED || ep->ep.state == RDMA_EP_IDLE)
@@ -76,23 +71,34 @@ void verbs_ep_end(struct endpoint *ep, int error, const char *why, ...)
 		struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 		if (was_up)
 			rdma_disconnect(ep->id); /* also tells the peer */
-		ibv_modify_qp(ep->id->qp, &attr, IBV_QP_STATE);
+		int err = ibv_modify_qp(ep->id->qp, &attr, IBV_QP_STATE);
+		flushes = err != EIO && err != ENODEV; /* what has been pulled out takes no command */
 	}
-	verbs_ep_collect_flushed(ep);
+	verbs_ep_collect_flushed(ep, flushes);
 	verbs_ep_update_timeout(ep);
 }
 
-/* ORDER: windows before the queue pair that they may be bound to. */
+/* ORDER: windows before the queue pair that they may be bound to; what we have of an adapter before the last
+ * id that is bound to it. */
 void verbs_cm_release(struct endpoint *ep)
 {
-	if (!ep->id || ep->nwindows)
+	struct rdma_cm_id *id = ep->id;
+
+	if (!id || ep->nwindows)
 		return;
-	if (ep->id->qp)
-		rdma_destroy_qp(ep->id);
-	rdma_destroy_id(ep->id);
+	if (id->qp)
+		rdma_destroy_qp(id);
 	ep->id = NULL;
-	if (ep->adapter.gone)
+	if (id->verbs && verbs_context_keep(id))
+		return;
+	if (id->verbs && id->verbs == ep->adapter.context)
 		verbs_adapter_leave(ep);
+	rdma_destroy_id(id);
+}
+
+static bool adapter_is_removed(const struct endpoint *ep)
+{
+	return ep->adapter.context && verbs_context_is_removed(ep->adapter.context);
 }
 
 /* ---- active side ---- */
@@ -117,12 +123,15 @@ int verbs_cm_connect(struct endpoint *ep, const struct sockaddr *addr, const voi
 	if (ep->nwindows)
 		return -EBUSY; /* they hold on to the connection before */
 	verbs_cm_release(ep);
+	verbs_contexts_look();
+	if (adapter_is_removed(ep))
+		verbs_adapter_leave(ep);
 	memcpy(&to, addr, len);
 	if (priv_len)
 		memcpy(ep->priv, priv, priv_len);
 	ep->priv_len = priv_len;
 	ep->passive = false;
-	if (rdma_create_id(ep->events, &ep->id, ep, RDMA_PS_TCP))
+	if (rdma_create_id(ep->news.cm, &ep->id, ep, RDMA_PS_TCP))
 		return -errno;
 	if (rdma_resolve_addr(ep->id, NULL, (struct sockaddr *)&to, RESOLVE_MS)) {
 		int err = errno;
@@ -221,9 +230,6 @@ static void on_resolve_error(struct endpoint *ep, const struct rdma_cm_event *ev
 {
 	int error = event->status < 0 ? -event->status : EHOSTUNREACH;
 
-	/* What is kept of an adapter may be of one that has gone without a word, while there was no
-	 * connection. */
-	ep->adapter.gone |= error == ENODEV;
 	verbs_ep_end(ep, -error, "%s", no_route(error));
 }
 
@@ -293,7 +299,8 @@ static void on_disconnected(struct endpoint *ep, const struct rdma_cm_event *eve
 
 static void on_removal(struct endpoint *ep, const struct rdma_cm_event *event)
 {
-	ep->adapter.gone = true;
+	if (ep->id->verbs)
+		verbs_context_removed(ep->id->verbs);
 	verbs_ep_end(ep, -ENODEV, "the RDMA device has gone");
 }
 
@@ -334,7 +341,7 @@ static void take_events(struct endpoint *ep)
 {
 	struct rdma_cm_event *event;
 
-	while (rdma_get_cm_event(ep->events, &event) == 0) {
+	while (rdma_get_cm_event(ep->news.cm, &event) == 0) {
 		struct rdma_cm_event copy = *event;
 		uint8_t priv[sizeof ep->ep.peer_private];
 		size_t len = event->param.conn.private_data_len;
@@ -373,7 +380,13 @@ void verbs_cm_run(struct endpoint *ep, uint64_t now_ns)
 		ep->step = SETUP_ANSWER;
 		ep->ep.state = RDMA_EP_REQUESTED;
 	}
-	take_events(ep);
+	unsigned int news = verbs_news_take(&ep->news);
+	if (news & NEWS_CM)
+		take_events(ep);
+	if (news && adapter_is_removed(ep)) {
+		ep->adapter.gone = true;
+		verbs_ep_end(ep, -ENODEV, "the RDMA device has gone");
+	}
 	if (ep->deadline_ns && now_ns >= ep->deadline_ns)
 		on_deadline(ep);
 }

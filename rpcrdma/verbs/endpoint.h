@@ -6,6 +6,8 @@
  *	cm.c         connection set-up and end: rdma_cm and its events
  *	adapter.c    the adapter that a connection goes through: its protection domain and completion
  *	             queue, registrations, windows
+ *	removal.c    an adapter that is taken out of the machine: who in this process still has it
+ *	news.c       what tells of connections, and of adapters that are taken out
  *	listener.c   the passive side's source of endpoints
  *	probe.c      which adapter it would be
  *	quirks.c     what adapters do differently, and how much they can take
@@ -48,17 +50,30 @@ LIST_HEAD(window_list, window);
 #define WINDOW_BUCKETS 1024u /* a bind changes the low 8 bits of a key: the others find the window */
 
 struct adapter {
-	struct ibv_context *context; /* rdma_cm's; NULL: none yet */
-	struct ibv_context **held;   /* between connections, nothing else keeps rdma_cm from closing it */
+	struct ibv_context *context; /* librdmacm's, in use as removal.c says; NULL: none yet */
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_device_attr attr;
 	const struct quirks *quirks;
 	bool iwarp;
-	bool gone;  /* removed from the machine: to be left as soon as nothing is bound to it */
+	bool gone;  /* being removed from the machine: to be left as soon as nothing is bound to it */
 	bool armed; /* a completion will be told by the channel */
 	unsigned int unacked;
+};
+
+/* What tells of connections, and of adapters that are taken out: two sources below one descriptor. */
+struct news {
+	int fd; /* epoll, for the owner to watch; -1: not open */
+	struct rdma_event_channel *cm;
+	int uevents; /* the kernel's, of all devices; -1: they cannot be had */
+};
+#define NEWS_NONE ((struct news){.fd = -1, .uevents = -1})
+
+enum verbs_news {
+	NEWS_CM = 1,	 /* the channel has an event */
+	NEWS_UEVENT = 2, /* a device came or went */
+	NEWS_TIMER = 4,	 /* the listener's */
 };
 
 /* A request of the send queue. */
@@ -121,7 +136,7 @@ struct endpoint {
 	uint32_t want_send, want_recv, want_depth;
 	bool may_invalidate; /* no adapter of this machine stands against offering remote invalidation */
 
-	struct rdma_event_channel *events;
+	struct news news;
 	struct rdma_cm_id *id; /* from connect() until its queue pair can go; id->qp NULL: no queue pair */
 	bool passive;
 	bool disconnecting; /* IDLE once the last completion was polled */
@@ -153,13 +168,13 @@ static inline struct endpoint *endpoint(struct rdma_ep *ep)
 int verbs_ep_open(const struct rdma_ep_params *params, bool passive, struct endpoint **ep);
 /* Gives waiting receives to the queue pair. */
 int verbs_ep_post_recvs(struct endpoint *ep);
-/* Takes all that the queue pair, now in ERROR, had. */
-void verbs_ep_collect_flushed(struct endpoint *ep);
+/* Takes all that the queue pair, now in ERROR, had. flushes: the adapter still gives it back. */
+void verbs_ep_collect_flushed(struct endpoint *ep, bool flushes);
 void verbs_ep_update_timeout(struct endpoint *ep);
 
 /* ---- cm.c ---- */
 
-int verbs_cm_watch(struct endpoint *ep); /* makes the event channel */
+int verbs_cm_watch(struct endpoint *ep); /* opens the news */
 int verbs_cm_connect(struct endpoint *ep, const struct sockaddr *addr, const void *priv, uint32_t priv_len);
 int verbs_cm_accept(struct endpoint *ep, const void *priv, uint32_t priv_len);
 int verbs_cm_reject(struct endpoint *ep);
@@ -182,6 +197,31 @@ int verbs_region_register(void *dev, struct fmr_region *region, unsigned int rem
 void verbs_region_deregister(void *dev, struct fmr_region *region);
 int verbs_window_alloc(void *dev, void **window);
 void verbs_window_free(void *dev, void *window);
+
+/* ---- removal.c: any thread may call these ---- */
+
+/* One more who has objects of the context, which some id is bound to. -ENODEV: it is being removed. */
+int verbs_context_use(struct ibv_context *context);
+/* One less, who has destroyed all of them; before his id goes. The last to leave a context that is being
+ * removed closes it. */
+void verbs_context_leave(struct ibv_context *context);
+/* Takes an id that is bound to a context and has no connection any more, so that librdmacm goes on to have it
+ * open. False: it was not taken, and when it is destroyed the context may go. */
+bool verbs_context_keep(struct rdma_cm_id *id);
+/* rdma_cm says that it is being removed. */
+void verbs_context_removed(struct ibv_context *context);
+bool verbs_context_is_removed(const struct ibv_context *context);
+/* Looks which of the contexts in use, or kept, are of adapters that are being removed. */
+void verbs_contexts_look(void);
+
+/* ---- news.c ---- */
+
+/* On failure, too, to be closed. -ENODEV: no rdma_cm. */
+int verbs_news_open(struct news *news);
+void verbs_news_close(struct news *news);
+/* Mask of what is new. After NEWS_CM, events are to be taken until there is none; after any, a context may be
+ * known to be removed that was not before. */
+unsigned int verbs_news_take(struct news *news);
 
 /* ---- listener.c ---- */
 

@@ -1,44 +1,107 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: MIT
+ *
+ * Normal operation. An id listens; its requests come by the news, and each becomes an endpoint.
+ *
+ * Recovery. An id that listens on one address belongs to the adapter of that address, and goes with it: from
+ * then on it is tried once a second to listen there again, until the adapter is back. One that listens on all
+ * addresses belongs to none; rdma_cm takes adapters in and out below it.
+ */
 #include "endpoint.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #define BACKLOG 128
+#define RETRY_S 1
 
 struct rdma_listener {
-	struct rdma_event_channel *events;
-	struct rdma_cm_id *id;
+	struct news news;
+	struct rdma_cm_id *id;	     /* NULL: its adapter has gone */
+	struct ibv_context *context; /* in use; NULL: of no adapter */
+	int timer;		     /* runs while there is no id; -1: none yet */
+	struct sockaddr_storage at;  /* with the port that it got */
 };
+
+static void stop(struct rdma_listener *l)
+{
+	if (l->context)
+		verbs_context_leave(l->context);
+	l->context = NULL;
+	if (l->id)
+		rdma_destroy_id(l->id);
+	l->id = NULL;
+}
 
 void verbs_listener_close(struct rdma_listener *listener)
 {
 	if (!listener)
 		return;
-	if (listener->id)
-		rdma_destroy_id(listener->id);
-	if (listener->events)
-		rdma_destroy_event_channel(listener->events);
+	stop(listener);
+	if (listener->timer >= 0)
+		close(listener->timer);
+	verbs_news_close(&listener->news);
 	free(listener);
 }
 
-static int start(struct rdma_listener *l, const struct sockaddr *addr, socklen_t addr_len)
+static int use_adapter(struct rdma_listener *l)
 {
-	struct sockaddr_storage at = {0};
+	int err = l->id->verbs ? verbs_context_use(l->id->verbs) : 0;
 
-	memcpy(&at, addr, addr_len);
-	if (!verbs_present())
-		return -ENODEV;
-	l->events = rdma_create_event_channel();
-	if (!l->events)
-		return -errno;
-	if (fcntl(l->events->fd, F_SETFL, fcntl(l->events->fd, F_GETFL) | O_NONBLOCK) < 0 ||
-	    rdma_create_id(l->events, &l->id, NULL, RDMA_PS_TCP) ||
-	    rdma_bind_addr(l->id, (struct sockaddr *)&at) || rdma_listen(l->id, BACKLOG))
+	if (!err)
+		l->context = l->id->verbs;
+	return err;
+}
+
+static int start(struct rdma_listener *l)
+{
+	int err = 0;
+
+	if (rdma_create_id(l->news.cm, &l->id, NULL, RDMA_PS_TCP) ||
+	    rdma_bind_addr(l->id, (struct sockaddr *)&l->at) || rdma_listen(l->id, BACKLOG))
+		err = -errno;
+	if (!err)
+		err = use_adapter(l);
+	if (err)
+		stop(l);
+	return err;
+}
+
+static void run_timer(struct rdma_listener *l, time_t every_s)
+{
+	struct itimerspec spec = {.it_value.tv_sec = every_s, .it_interval.tv_sec = every_s};
+
+	timerfd_settime(l->timer, 0, &spec, NULL);
+}
+
+/* Stops when the adapter is being removed, and starts when it is back. */
+static void follow_adapter(struct rdma_listener *l)
+{
+	if (l->context && verbs_context_is_removed(l->context)) {
+		stop(l);
+		run_timer(l, RETRY_S);
+	} else if (!l->id && start(l) == 0) {
+		run_timer(l, 0);
+	}
+}
+
+static int make_timer(struct rdma_listener *l)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u32 = NEWS_TIMER};
+
+	l->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	if (l->timer < 0 || epoll_ctl(l->news.fd, EPOLL_CTL_ADD, l->timer, &event) < 0)
 		return -errno;
 	return 0;
+}
+
+static uint16_t *port_of(struct sockaddr_storage *addr)
+{
+	return addr->ss_family == AF_INET6 ? &((struct sockaddr_in6 *)addr)->sin6_port
+					   : &((struct sockaddr_in *)addr)->sin_port;
 }
 
 int verbs_listener_listen(const struct sockaddr *addr, socklen_t addr_len, struct rdma_listener **result)
@@ -47,22 +110,32 @@ int verbs_listener_listen(const struct sockaddr *addr, socklen_t addr_len, struc
 
 	if (!l)
 		return -ENOMEM;
-	int err = start(l, addr, addr_len);
-	if (err)
+	l->timer = -1;
+	memcpy(&l->at, addr, addr_len);
+	int err = verbs_news_open(&l->news);
+	if (!err)
+		err = make_timer(l);
+	if (!err)
+		err = start(l);
+	if (err) {
 		verbs_listener_close(l);
-	else
-		*result = l;
-	return err;
+		return err;
+	}
+	*port_of(&l->at) = rdma_get_src_port(l->id);
+	*result = l;
+	return 0;
 }
 
 int verbs_listener_fd(const struct rdma_listener *listener)
 {
-	return listener->events->fd;
+	return listener->news.fd;
 }
 
 uint16_t verbs_listener_port(const struct rdma_listener *listener)
 {
-	return ntohs(rdma_get_src_port(listener->id));
+	struct sockaddr_storage at = listener->at;
+
+	return ntohs(*port_of(&at));
 }
 
 /* What a request says; its event is acknowledged by then, which an id needs before it may change channels. */
@@ -89,13 +162,37 @@ static bool next_request(struct rdma_listener *l, struct request *request)
 	struct rdma_cm_event *event;
 	bool found = false;
 
-	while (!found && rdma_get_cm_event(l->events, &event) == 0) {
+	while (!found && rdma_get_cm_event(l->news.cm, &event) == 0) {
 		found = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
 		if (found)
 			take_request(event, request);
+		else if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL && event->id == l->id && l->context)
+			verbs_context_removed(l->context);
 		rdma_ack_cm_event(event);
 	}
 	return found;
+}
+
+static void clear_timer(struct rdma_listener *l)
+{
+	uint64_t expirations;
+
+	while (read(l->timer, &expirations, sizeof expirations) > 0)
+		;
+}
+
+/* When there is none, the news are all taken. */
+static bool take_news(struct rdma_listener *l, struct request *request)
+{
+	unsigned int news = verbs_news_take(&l->news);
+
+	if (news & NEWS_TIMER)
+		clear_timer(l);
+	if (news & NEWS_CM && next_request(l, request))
+		return true;
+	if (news)
+		follow_adapter(l);
+	return false;
 }
 
 static void keep_peer(struct rdma_cm_id *id, struct sockaddr_storage *peer)
@@ -132,7 +229,7 @@ int verbs_listener_accept(struct rdma_listener *listener, const struct rdma_ep_p
 	struct request request;
 	struct endpoint *ep;
 
-	if (!next_request(listener, &request))
+	if (!take_news(listener, &request))
 		return -EAGAIN;
 	if (peer)
 		keep_peer(request.id, peer);
@@ -141,7 +238,7 @@ int verbs_listener_accept(struct rdma_listener *listener, const struct rdma_ep_p
 		turn_away(request.id);
 		return err;
 	}
-	err = rdma_migrate_id(request.id, ep->events) ? -errno : verbs_adapter_use(ep, request.id->verbs);
+	err = rdma_migrate_id(request.id, ep->news.cm) ? -errno : verbs_adapter_use(ep, request.id->verbs);
 	if (err) {
 		turn_away(request.id);
 		ep->ep.ops->close(&ep->ep);

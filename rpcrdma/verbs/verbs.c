@@ -106,8 +106,7 @@ static void verbs_close(struct rdma_ep *base)
 	verbs_adapter_leave(ep);
 	while ((region = LIST_FIRST(&ep->regions)))
 		verbs_region_deregister(ep, region->pub);
-	if (ep->events)
-		rdma_destroy_event_channel(ep->events);
+	verbs_news_close(&ep->news);
 	free(ep->windows);
 	free(ep->completions.ring);
 	free(ep->recvs.ring);
@@ -141,6 +140,7 @@ int verbs_ep_open(const struct rdma_ep_params *params, bool passive, struct endp
 	ep->want_send = wanted(params->max_send, DEFAULT_REQUESTS, MAX_REQUESTS);
 	ep->want_recv = wanted(params->max_recv, DEFAULT_REQUESTS, MAX_REQUESTS);
 	ep->want_depth = wanted(params->read_depth, DEFAULT_READ_DEPTH, MAX_READ_DEPTH);
+	ep->news = NEWS_NONE;
 	LIST_INIT(&ep->regions);
 	int err = allocate_rings(ep);
 	if (!err)
@@ -558,13 +558,12 @@ static bool all_flushed(const struct endpoint *ep)
 	return !ep->sends.signalled && ep->recvs.head == ep->recvs.posted;
 }
 
-/* The last receive to be flushed is also the sign that the adapter places nothing any more. An adapter that
- * was taken out of the machine flushes nothing. */
-void verbs_ep_collect_flushed(struct endpoint *ep)
+/* The last receive to be flushed is also the sign that the adapter places nothing any more. */
+void verbs_ep_collect_flushed(struct endpoint *ep, bool flushes)
 {
 	uint64_t give_up = now_monotonic() + FLUSH_WAIT_NS;
 
-	while (ep->id && ep->id->qp && !ep->adapter.gone && !all_flushed(ep)) {
+	while (flushes && !all_flushed(ep)) {
 		if (collect_some(ep))
 			continue;
 		if (now_monotonic() >= give_up)
