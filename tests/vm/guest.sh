@@ -30,6 +30,9 @@ read -r row_name row_args </host/row
 
 # --- devices ----------------------------------------------------------------------------------------------------------
 
+# Of ib_uverbs and rdma_cm, the one that was loaded last is told first of a device that is removed.
+modules="ib_uverbs rdma_ucm"
+
 dummy()
 {
 	modprobe dummy numdummies=0
@@ -37,7 +40,8 @@ dummy()
 	ip addr add $address/24 dev d0
 	ip link set d0 mtu 4200 up
 	ip addr add $address6/64 dev d0 nodad
-	modprobe -a ib_uverbs rdma_ucm
+	# shellcheck disable=SC2086 # a list
+	modprobe -a $modules
 }
 
 # rxe finds its GIDs from the interface's addresses, a moment after it is made.
@@ -46,20 +50,30 @@ has_gid()
 	grep -q "$2\$" "/sys/class/infiniband/$1/ports/1/gids/"* 2>/dev/null
 }
 
+rxe_link()
+{
+	rdma link add rxe0 type rxe netdev d0
+	wait_until 10 has_gid rxe0 ffff:0a09:0001 || fail "rxe0 has no GID of $address"
+	wait_until 10 has_gid rxe0 fd09:0000:0000:0000:0000:0000:0000:0001 || fail "rxe0 has no GID of $address6"
+}
+
+siw_link()
+{
+	rdma link add siw0 type siw netdev d0
+}
+
 rxe_up()
 {
 	dummy
 	modprobe rdma_rxe
-	rdma link add rxe0 type rxe netdev d0
-	wait_until 10 has_gid rxe0 ffff:0a09:0001 || fail "rxe0 has no GID of $address"
-	wait_until 10 has_gid rxe0 fd09:0000:0000:0000:0000:0000:0000:0001 || fail "rxe0 has no GID of $address6"
+	rxe_link
 }
 
 siw_up()
 {
 	dummy
 	modprobe siw
-	rdma link add siw0 type siw netdev d0
+	siw_link
 }
 
 # --- servers ----------------------------------------------------------------------------------------------------------
@@ -107,10 +121,11 @@ mount_kernel()
 		fail "mount failed"
 }
 
-# The counts of what RDMA devices hold: must be the same after a mount as before it.
+# The counts of what RDMA devices hold: must be the same after a mount as before it. A device that comes back has another
+# number.
 rdma_resources()
 {
-	rdma resource show 2>/dev/null || true
+	rdma resource show 2>/dev/null | sed 's/^[0-9]*: //' || true
 }
 
 resources_are_back()
@@ -143,6 +158,69 @@ work_kernel()
 	umount /mnt
 	wait_until 10 resources_are_back || fail "RDMA resources leak: $(diff <(rdma_resources) "$T/resources")"
 	stop_exportd "$exportd_pid"
+}
+
+# --- an adapter that is taken out under load ---------------------------------------------------------------------------
+
+# start_load [soft]: a writer and a reader of /mnt, as load.py says.
+start_load()
+{
+	rm -rf $T/load
+	mkdir $T/load
+	python3 /host/tests/vm/load.py write /mnt/written $T/load "$@" >$T/written.sum 2>$T/load-write.log &
+	writer=$!
+	python3 /host/tests/vm/load.py read /mnt/pattern $T/load "$@" 2>$T/load-read.log &
+	reader=$!
+}
+
+# load_counts FIELD: of both, what went well (1) or failed (2).
+load_counts()
+{
+	echo "$(awk "{print \$$1}" $T/load/write 2>/dev/null || true) $(awk "{print \$$1}" $T/load/read 2>/dev/null || true)"
+}
+
+# both_passed FIELD WRITES READS: the counts of both are 20 and more above these.
+both_passed()
+{
+	local writes reads
+	read -r writes reads <<<"$(load_counts "$1")"
+	[ "${writes:-0}" -ge $(($2 + $4)) ] && [ "${reads:-0}" -ge $(($3 + $4)) ]
+}
+
+load_goes_on()
+{
+	# shellcheck disable=SC2046 # two numbers
+	wait_until 60 both_passed 1 $(load_counts 1 | awk '{print $1 + 0, $2 + 0}') 20 ||
+		fail "the load does not go on: $(load_counts 1) done, $(load_counts 2) failed; $(cat $T/load-*.log)"
+}
+
+load_fails()
+{
+	# shellcheck disable=SC2046 # two numbers
+	wait_until 60 both_passed 2 $(load_counts 2 | awk '{print $1 + 0, $2 + 0}') 1 ||
+		fail "nothing fails: $(load_counts 1) done, $(load_counts 2) failed; $(cat $T/load-*.log)"
+}
+
+# stop_load DIR: it ends well, and what it wrote is at the server.
+stop_load()
+{
+	touch $T/load/stop
+	wait "$writer" || fail "the writer failed: $(tail -1 $T/load-write.log)"
+	wait "$reader" || fail "the reader failed: $(tail -1 $T/load-read.log)"
+	assert_eq "$(sha256sum <"$1/written" | cut -d' ' -f1)" "$(cat $T/written.sum)" "SHA-256 of the file at the server"
+}
+
+# take_out LINK: no signal ends what waits in the kernel.
+take_out()
+{
+	local pid
+	rdma link delete "$1" &
+	pid=$!
+	wait_until 30 process_ended $pid || {
+		echo w >/proc/sysrq-trigger; rdma res show qp; rdma res show cm_id; ss -tanp
+		fail "rdma link delete $1 does not come back"
+	}
+	wait $pid || fail "rdma link delete $1 failed"
 }
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -266,6 +344,66 @@ row_kernel_rxe_to_exportd()
 	work_kernel "proto=rdma,port=$rdma_port"
 }
 
+# The server of the unplugged link: the kernel's, or exportd, which listens at the address $2. Sets exported and where, the
+# mount options that lead to it.
+serve_unplugged()
+{
+	if [ "$1" = knfsd ]; then
+		knfsd
+		exported=/exp where=
+	else
+		exported=$T/export
+		mkdir "$exported"
+		start_exportd "$exported" --no-root-squash --listen "$2" --device verbs
+		where=,port=$rdma_port,mountport=$tcp_port
+	fi
+	source=$address:$exported
+	rm -rf $T/load
+	mkdir $T/load
+	touch $T/load/stop
+	python3 /host/tests/vm/load.py write "$exported/pattern" $T/load >/dev/null
+}
+
+# arguments: rxe or siw; the server: knfsd, or exportd and where it listens
+row_unplug()
+{
+	local link=$1 server=$2 listen=${3:-}
+	"${link}_up"
+	serve_unplugged "$server" "$listen"
+	rdma_resources >"$T/resources"
+
+	mount_ours "device=verbs,nconnect=2$where"
+	start_load
+	load_goes_on
+	take_out "${link}0"
+	"${link}_link"
+	load_goes_on
+	stop_load "$exported"
+	assert_eq "$(load_counts 2 | xargs)" "0 0" "failed operations on a hard mount"
+	umount_nfs /mnt
+
+	mount_ours "device=verbs,nconnect=2,soft,timeo=30,retrans=1$where"
+	start_load soft
+	load_goes_on
+	take_out "${link}0"
+	load_fails
+	"${link}_link"
+	load_goes_on
+	stop_load "$exported"
+	take_out "${link}0"
+	umount_nfs /mnt
+	"${link}_link"
+	if [ "$server" != knfsd ]; then # nobody is connected: it alone has the link open
+		mount_ours "device=verbs$where"
+		ls /mnt
+		umount_nfs /mnt
+		take_out "${link}0"
+		"${link}_link"
+	fi
+	wait_until 10 resources_are_back || fail "RDMA resources leak: $(diff <(rdma_resources) "$T/resources")"
+	[ "$server" = knfsd ] || stop_exportd "$exportd_pid"
+}
+
 # The conformance suite at /mnt; and pjdfstest, where that was asked for.
 conform()
 {
@@ -297,6 +435,13 @@ row_conformance_kernel()
 	mount -t nfs -o vers=3,nolock,proto=tcp,mountproto=tcp,mountport=20048 $address:/exp /mnt
 	conform
 	umount /mnt
+}
+
+# The same where ib_uverbs is told first, and waits for us before rdma_cm can tell us anything.
+row_unplug_uverbs_first()
+{
+	modules="rdma_cm ib_uverbs rdma_ucm"
+	row_unplug "$@"
 }
 
 # arguments: rxe or siw. The suite that every device has to pass, and the one of both ends of the transport.
@@ -342,7 +487,8 @@ run()
 {
 	mkdir -p $T $LOGS
 	dmesg -C
-	"row_$row_name" "$row_args"
+	# shellcheck disable=SC2086 # a list
+	"row_$row_name" $row_args
 }
 
 # A guest that hangs is ended from outside: what it has seen so far is out by then.
