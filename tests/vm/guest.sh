@@ -128,9 +128,19 @@ rdma_resources()
 	rdma resource show 2>/dev/null | sed 's/^[0-9]*: //' || true
 }
 
+note_resources()
+{
+	rdma_resources >"$T/resources"
+}
+
 resources_are_back()
 {
 	diff <(rdma_resources) "$T/resources" >/dev/null
+}
+
+resources_are_as_noted()
+{
+	wait_until 10 resources_are_back || fail "RDMA resources leak: $(diff <(rdma_resources) "$T/resources")"
 }
 
 workload()
@@ -142,21 +152,21 @@ workload()
 # The same for every row with a mount by nfsrdma; arguments: mount options.
 work_ours()
 {
-	rdma_resources >"$T/resources"
+	note_resources
 	mount_ours "$1"
 	workload
 	"$STAT" /mnt >/host/out/stat 2>&1 || true
 	umount_nfs /mnt
-	wait_until 10 resources_are_back || fail "RDMA resources leak: $(diff <(rdma_resources) "$T/resources")"
+	resources_are_as_noted
 }
 
 work_kernel()
 {
-	rdma_resources >"$T/resources"
+	note_resources
 	mount_kernel "$1"
 	workload
 	umount /mnt
-	wait_until 10 resources_are_back || fail "RDMA resources leak: $(diff <(rdma_resources) "$T/resources")"
+	resources_are_as_noted
 	stop_exportd "$exportd_pid"
 }
 
@@ -329,9 +339,9 @@ row_own_tests()
 	export SERVER_ADDRESS=$address MOUNT_OPTIONS=device=verbs PEER=/host/tests/vm/knfsd.sh
 	local script=/host/tests/integration/$1.sh
 	mapfile -t names < <(sed -n 's/^test_\([a-z0-9_]*\)()$/\1/p' "$script" | grep -vxE "${not_against_knfsd[$1]}")
-	rdma_resources >"$T/resources"
+	note_resources
 	"$script" "${names[@]}"
-	wait_until 10 resources_are_back || fail "RDMA resources leak: $(diff <(rdma_resources) "$T/resources")"
+	resources_are_as_noted
 }
 
 row_kernel_rxe_to_exportd()
@@ -370,7 +380,7 @@ row_unplug()
 	local link=$1 server=$2 listen=${3:-}
 	"${link}_up"
 	serve_unplugged "$server" "$listen"
-	rdma_resources >"$T/resources"
+	note_resources
 
 	mount_ours "device=verbs,nconnect=2$where"
 	start_load
@@ -400,7 +410,7 @@ row_unplug()
 		take_out "${link}0"
 		"${link}_link"
 	fi
-	wait_until 10 resources_are_back || fail "RDMA resources leak: $(diff <(rdma_resources) "$T/resources")"
+	resources_are_as_noted
 	[ "$server" = knfsd ] || stop_exportd "$exportd_pid"
 }
 
@@ -448,8 +458,10 @@ row_unplug_uverbs_first()
 row_device_suite()
 {
 	"$1"_up
-	DEVICE_TEST_VERBS=$address CMOCKA_MESSAGE_OUTPUT=TAP timeout 120 /host/bin/device_test
-	END_TO_END_VERBS=$address CMOCKA_MESSAGE_OUTPUT=TAP timeout 120 /host/bin/end_to_end_test
+	note_resources
+	DEVICE_TEST_VERBS=$address CMOCKA_MESSAGE_OUTPUT=TAP timeout 600 /host/bin/device_test
+	END_TO_END_VERBS=$address CMOCKA_MESSAGE_OUTPUT=TAP timeout 600 /host/bin/end_to_end_test
+	resources_are_as_noted
 }
 
 # arguments: rxe or siw, and options of map_cost. Not a test: contrib/bench/map_cost.sh has it run.
@@ -472,8 +484,10 @@ row_serve_siw()
 	ip route add default via 10.0.2.2
 	rdma link add siw0 type siw netdev eth0
 	knfsd
+	note_resources
 	touch /host/out/ready
 	wait_until 600 test -e /host/done || fail "nobody came"
+	resources_are_as_noted
 }
 
 # --- running one ------------------------------------------------------------------------------------------------------
