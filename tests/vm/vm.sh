@@ -182,7 +182,6 @@ test_device_suite_siw()
 	in_guest device_suite siw
 }
 
-limits[unplug_rxe]=180
 test_unplug_rxe()
 {
 	in_guest unplug "rxe knfsd"
@@ -190,13 +189,11 @@ test_unplug_rxe()
 
 # The kernel's server does not survive it on siw: it waits for an RDMA Read that its connection's end does not end, and the
 # kernel, with the link, for it (Linux 6.1.192: svc_rdma_process_read_list(), cma_remove_one()).
-limits[unplug_siw]=180
 test_unplug_siw()
 {
 	in_guest unplug "siw exportd 10.9.0.1"
 }
 
-limits[unplug_uverbs_first]=180
 test_unplug_uverbs_first()
 {
 	in_guest unplug_uverbs_first "rxe exportd 0.0.0.0"
