@@ -18,10 +18,11 @@ work='' pjdfstests=''
 . /host/env
 export NFSRDMA=/host/bin/nfsrdma EXPORTD=/host/bin/nfsrdma-exportd PROBE=/host/bin/nfsrdma-probe STAT=/host/bin/nfsrdma-stat
 export LOGS=/host/out/logs T=/tmp/row
-# shellcheck source=../lib.sh
-. /host/tests/lib.sh
+# ORDER: start_exportd and its like are those of lib.sh, which come last.
 # shellcheck source=knfsd.sh
 . /host/tests/vm/knfsd.sh
+# shellcheck source=../lib.sh
+. /host/tests/lib.sh
 
 address=10.9.0.1
 address6=fd09::1
