@@ -665,6 +665,28 @@ def others_changes_are_seen_by_who_has_the_file_open():
         os.close(fd)
 
 
+def question_about_an_open_file_that_is_never_answered():
+    """Nobody waits for it: neither who closes the file nor, longer than for any call, the end of the mount."""
+
+    class S(Server):
+        silent = False
+
+        def getattr(self, args):
+            if self.silent:
+                raise NoAnswer
+            return super().getattr(args)
+
+    server = S()
+    server.make(server.root, b"file", data=b"content")
+    with mounted(server, "timeo=30,acregmin=1,acregmax=1,acdirmin=600,acdirmax=600") as mount:
+        fd = os.open(mount.path("file"), os.O_RDONLY)
+        os.stat(mount.dir)
+        with server.lock:
+            server.silent, asked = True, server.calls["getattr"]
+        eventually(20, lambda: server.calls["getattr"] > asked, "the open file is not asked for")
+        os.close(fd)
+
+
 def names_that_are_not_there():
     for options, believed in (("", True), ("lookupcache=pos", False), ("lookupcache=none", False), ("noac", False)):
         server = Server()

@@ -152,6 +152,11 @@ test_others_changes_are_seen_by_who_has_the_file_open()
 	server others_changes_are_seen_by_who_has_the_file_open
 }
 
+test_question_about_an_open_file_that_is_never_answered()
+{
+	server question_about_an_open_file_that_is_never_answered
+}
+
 test_names_that_are_not_there()
 {
 	server names_that_are_not_there

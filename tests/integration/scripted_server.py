@@ -46,6 +46,10 @@ class Nfs(Exception):
         self.status = status
 
 
+class NoAnswer(Exception):
+    """The call is never answered."""
+
+
 class ProcedureUnavailable(Exception):
     """The RPC layer's answer to a procedure that the server has never heard of."""
 
@@ -423,6 +427,8 @@ class Server:
                 body = u32(e.status, *([0] * FAILURE_WORDS[name]))
             except ProcedureUnavailable:
                 return head + u32(3), None
+            except NoAnswer:
+                return None, None
         bulk = None
         if isinstance(body, WithBulk):
             body, bulk = body.before, body.bulk
@@ -554,6 +560,8 @@ class RdmaPeer:
             data = self.fetch(reads)
             call = call[:position] + data + bytes(-len(data) % 4) + call[position:]
         body, bulk = self.server.answer(call)
+        if body is None:
+            return
         write_list, reply_chunk = u32(0), u32(0)
         if bulk is not None and write:
             body += u32(len(bulk))
