@@ -69,12 +69,23 @@ void fs_give(struct op *op, struct inode *inode)
 	inode_unref(inode);
 }
 
+static void expire_missing(struct inode *dir)
+{
+	struct missing missing = inode_take_missing(dir);
+
+	for (struct missing_name *m = missing.first; m; m = m->next)
+		notify_expire_entry(the_mount->notify, dir, m->name);
+	missing_free(&missing);
+}
+
 int fs_verdict(struct inode *inode, int verdict)
 {
 	if (verdict < 0)
 		return verdict;
 	if (verdict == ATTR_FOREIGN && inode->type == NFS3_REG)
 		notify_inval_inode(the_mount->notify, inode);
+	else if (verdict == ATTR_FOREIGN && inode->type == NFS3_DIR)
+		expire_missing(inode);
 	return 0;
 }
 

@@ -25,12 +25,15 @@ static void on_looked_up(struct op *op, int err, struct inode *inode)
 	struct fs_entry *entry = op_state(op, struct fs_entry);
 	double timeout = err == -ENOENT ? fs_entry_timeout(entry->dir, true) : 0;
 
-	if (timeout > 0) /* node id 0: the kernel may remember that there is none */
+	if (timeout > 0) { /* node id 0: the kernel may remember that there is none */
+		if (the_mount->expires_names)
+			inode_told_missing(entry->dir, entry->name);
 		op_reply_entry(op, &(struct fuse_entry_param){.entry_timeout = timeout});
-	else if (err)
+	} else if (err) {
 		op_reply_err(op, err);
-	else
+	} else {
 		fs_reply_entry(op, entry->dir, inode);
+	}
 }
 
 void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)

@@ -56,6 +56,7 @@ static void inode_free(struct inode *inode)
 {
 	file_data_fini(&inode->data);
 	pthread_mutex_destroy(&inode->lock);
+	missing_free(&inode->missing);
 	free(inode->access);
 	free(inode);
 }
@@ -528,6 +529,21 @@ bool inode_is_nameless(struct inode *inode, pid_t tid)
 	bool nameless = has_no_name(inode);
 	pthread_mutex_unlock(&inode->lock);
 	return nameless && send_back_once(inode, tid, true);
+}
+
+void inode_told_missing(struct inode *dir, const char *name)
+{
+	pthread_mutex_lock(&dir->lock);
+	missing_add(&dir->missing, name);
+	pthread_mutex_unlock(&dir->lock);
+}
+
+struct missing inode_take_missing(struct inode *dir)
+{
+	pthread_mutex_lock(&dir->lock);
+	struct missing missing = missing_take(&dir->missing);
+	pthread_mutex_unlock(&dir->lock);
+	return missing;
 }
 
 uint64_t inode_names_valid_ns(struct inode *dir, uint64_t now_ns)

@@ -25,6 +25,7 @@
 #include "access.h"
 #include "attr.h"
 #include "file_data.h"
+#include "missing.h"
 #include "nfs3.h"
 
 #include <pthread.h>
@@ -67,8 +68,9 @@ struct inode {
 	uint64_t told_changes;	     /* attr.foreign_changes when the kernel was last told the attributes */
 	uint64_t
 		told_as_of_ns; /* attr.as_of_ns then: the same now means that the kernel knows what we know */
-	bool told_foreign;     /* the log has its line about entering it */
-	bool inval_queued;     /* the notifier has it in its queue */
+	struct missing missing; /* of a directory */
+	bool told_foreign;	/* the log has its line about entering it */
+	bool inval_queued;	/* the notifier has it in its queue */
 };
 
 /* limits: copied. -ENOMEM. */
@@ -141,6 +143,10 @@ bool inode_kernel_is_behind(struct inode *inode, pid_t tid);
 bool inode_is_nameless(struct inode *inode, pid_t tid);
 /* The open of that thread was sent back already, before it was known which file it means. */
 void inode_sent_back(struct inode_table *table, pid_t tid);
+/* The kernel is being told that there is no such name in the directory; and what it was told so, taken out
+ * because the directory has changed. */
+void inode_told_missing(struct inode *dir, const char *name);
+struct missing inode_take_missing(struct inode *dir);
 /* How much longer the names in a directory may be believed: whoever changes a name changes its directory. */
 uint64_t inode_names_valid_ns(struct inode *dir, uint64_t now_ns);
 /* How often others have changed the contents: an open compares it with what it was at the last one. */

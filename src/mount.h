@@ -42,6 +42,7 @@ struct nfs_mount {
 	uint64_t maxfilesize;
 
 	struct inode_table *inodes;
+	bool expires_names;    /* the kernel can be told to look a name up again */
 	struct notify *notify; /* the thread that may send notifications to the kernel; no lane may */
 	struct fuse_session *session;
 	struct stats_file *stats;

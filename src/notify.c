@@ -6,19 +6,21 @@
 #define FUSE_USE_VERSION 312
 #include <errno.h>
 #include <fuse3/fuse_lowlevel.h>
+#include <linux/fuse.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #define QUEUE_MAX 4096u /* beyond it, hints are dropped */
 
-enum hint_kind { HINT_INODE, HINT_ATTR, HINT_ENTRY };
+enum hint_kind { HINT_INODE, HINT_ATTR, HINT_ENTRY, HINT_EXPIRE };
 
 struct hint {
 	struct hint *next;
 	struct inode *inode; /* holds a reference */
 	enum hint_kind kind;
-	char name[]; /* HINT_ENTRY */
+	char name[]; /* HINT_ENTRY, HINT_EXPIRE */
 };
 
 struct notify {
@@ -33,6 +35,20 @@ struct notify {
 	bool stop;
 };
 
+/* By hand: the function of libfuse 3.14.0 for this has got other arguments since. */
+static void expire_entry(struct notify *notify, uint64_t parent, const char *name)
+{
+	struct fuse_notify_inval_entry_out entry = {
+		.parent = parent, .namelen = (uint32_t)strlen(name), .flags = FUSE_EXPIRE_ONLY};
+	struct fuse_out_header head = {.error = FUSE_NOTIFY_INVAL_ENTRY};
+	struct iovec iov[] = {
+		{&head, sizeof head}, {&entry, sizeof entry}, {(char *)(uintptr_t)name, entry.namelen + 1}};
+
+	head.len = (uint32_t)(sizeof head + sizeof entry + entry.namelen + 1);
+	ssize_t n = writev(fuse_session_fd(notify->session), iov, 3); /* a hint, as all of them */
+	(void)n;
+}
+
 static void tell_kernel(struct notify *notify, const struct hint *hint)
 {
 	uint64_t ino = inode_number(hint->inode);
@@ -40,6 +56,9 @@ static void tell_kernel(struct notify *notify, const struct hint *hint)
 	switch (hint->kind) {
 	case HINT_ENTRY:
 		fuse_lowlevel_notify_inval_entry(notify->session, ino, hint->name, strlen(hint->name));
+		break;
+	case HINT_EXPIRE:
+		expire_entry(notify, ino, hint->name);
 		break;
 	case HINT_ATTR:
 		fuse_lowlevel_notify_inval_inode(notify->session, ino, -1, 0);
@@ -192,6 +211,12 @@ void notify_inval_attr(struct notify *notify, struct inode *inode)
 {
 	if (notify)
 		queue(notify, inode, HINT_ATTR, "");
+}
+
+void notify_expire_entry(struct notify *notify, struct inode *dir, const char *name)
+{
+	if (notify)
+		queue(notify, dir, HINT_EXPIRE, name);
 }
 
 void notify_inval_entry(struct notify *notify, struct inode *dir, const char *name)

@@ -30,6 +30,9 @@ void notify_free(struct notify *notify);
 void notify_inval_inode(struct notify *notify, struct inode *inode);
 /* Its attributes only. */
 void notify_inval_attr(struct notify *notify, struct inode *inode);
+/* A name that is not there in a directory, as far as the kernel knows: it is to look it up again. Not before
+ * mount->expires_names. */
+void notify_expire_entry(struct notify *notify, struct inode *dir, const char *name);
 /* A name in a directory. */
 void notify_inval_entry(struct notify *notify, struct inode *dir, const char *name);
 

@@ -45,6 +45,7 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	 * EXPLICIT_INVAL_DATA. ATOMIC_O_TRUNC: the kernel sends SETATTR of the size after the OPEN instead,
 	 * which waits for WRITEs in its own place.
 	 * POSIX_LOCKS, FLOCK_LOCKS: locks are local (local_lock=all): the kernel's own.
+	 * NO_OPEN_SUPPORT, NO_OPENDIR_SUPPORT: each open asks the server. IOCTL_DIR: there is none.
 	 * EXPORT_SUPPORT: a node id that the kernel has forgotten means nothing to us.
 	 * DONT_MASK: NFSv3 knows no umask: the kernel applies it.
 	 * POSIX_ACL: the server checks, by ACCESS.
@@ -55,6 +56,8 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 						    see revalidate.h */
 	if (!mount->opts->rdirplus)
 		want &= ~(unsigned int)(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
+	/* Needs no wanting. In an older kernel a name can only be dropped, with whatever is mounted on it. */
+	mount->expires_names = conn->capable & FUSE_CAP_EXPIRE_ONLY;
 	conn->want = want & conn->capable;
 	fuse_channel_want(conn);
 	conn->max_write = mount->wsize;

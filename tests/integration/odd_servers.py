@@ -687,6 +687,18 @@ def question_about_an_open_file_that_is_never_answered():
         os.close(fd)
 
 
+def name_that_a_listing_has_shown():
+    """Once a change of a directory is noticed, names that were not there are looked up again before their time is over."""
+    server = Server()
+    fill(server, 300)
+    with mounted(server, "acdirmin=600,acdirmax=600") as mount:
+        check(not os.path.exists(mount.path("later")), "the name is there")
+        with server.lock:
+            server.make(server.root, b"later")
+        check("later" in os.listdir(mount.dir), "the listing does not show it")
+        eventually(20, lambda: os.path.exists(mount.path("later")), "what the listing has shown is not there")
+
+
 def names_that_are_not_there():
     for options, believed in (("", True), ("lookupcache=pos", False), ("lookupcache=none", False), ("noac", False)):
         server = Server()

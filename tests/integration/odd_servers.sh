@@ -157,6 +157,11 @@ test_question_about_an_open_file_that_is_never_answered()
 	server question_about_an_open_file_that_is_never_answered
 }
 
+test_name_that_a_listing_has_shown()
+{
+	server name_that_a_listing_has_shown
+}
+
 test_names_that_are_not_there()
 {
 	server names_that_are_not_there

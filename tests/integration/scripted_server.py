@@ -21,8 +21,9 @@ import struct
 import threading
 import time
 
-from hostile_proxy import SEND_OPCODES, READ_RESPONSE, Connection, fpdu
+from hostile_proxy import READ_RESPONSE, SEND_OPCODES, TERMINATE, Connection, fpdu
 
+WRITE = 0  # RDMAP opcode, RFC 5040 §4.1
 PERM, NOENT, IO, ACCES, EXIST, XDEV, NOTDIR, ISDIR, INVAL = 1, 2, 5, 13, 17, 18, 20, 21, 22
 FBIG, NOTEMPTY, STALE, BAD_COOKIE, NOTSUPP, TOOSMALL = 27, 66, 70, 10003, 10004, 10005
 REG, DIR, LNK = 1, 2, 5
@@ -498,8 +499,10 @@ class RdmaPeer:
                 self.message = b""
         elif opcode == READ_RESPONSE:
             self.placed += ulpdu[14:]
-        else:
+        elif opcode == TERMINATE:
             raise EOFError
+        elif opcode != WRITE or len(ulpdu) > 14:  # a Write of nothing is the client's question whether we are awake
+            raise ValueError(f"a frame with RDMAP opcode {opcode} and {len(ulpdu)} bytes")
 
     def run(self):
         self.set_up()
