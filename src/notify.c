@@ -182,7 +182,8 @@ static bool queue(struct notify *notify, struct inode *inode, enum hint_kind kin
 	memcpy(hint->name, name, len);
 
 	pthread_mutex_lock(&notify->lock);
-	bool room = notify->queued < QUEUE_MAX && !notify->stop;
+	/* Names are many, and matter less than pages. */
+	bool room = notify->queued < (kind == HINT_EXPIRE ? QUEUE_MAX / 2 : QUEUE_MAX) && !notify->stop;
 	if (room) {
 		*notify->last = hint;
 		notify->last = &hint->next;
