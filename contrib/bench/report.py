@@ -97,7 +97,7 @@ class Report:
             "set yrange [0:*]",
             "set grid ytics",
             "set xtics rotate by -35 noenhanced",
-            "set key top left noenhanced autotitle columnhead",
+            "set key outside above noenhanced autotitle columnhead",
             "plot for [i=2:%d] $data using i:xtic(1)" % (len(self.targets) + 1),
         ])
         subprocess.run(["gnuplot"], input=script.encode(), check=True)
