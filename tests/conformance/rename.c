@@ -226,7 +226,7 @@ CASE(rename_replaces_atomically)
 	pid_t pid = check_fork();
 
 	if (pid == 0) {
-		for (int i = 1; i < 100; i++) {
+		for (int i = 1; i < 40; i++) {
 			char text[16];
 
 			snprintf(text, sizeof text, "text %d", i % 10);

@@ -475,7 +475,7 @@ row_map_cost()
 	/host/bin/map_cost --device=verbs --address=$address --csv=/host/out/map_cost.csv $options >/host/out/map_cost.txt
 }
 
-# The server for somebody outside: until the file /host/done appears.
+# argument: seconds. The server for somebody outside: until the file /host/done appears.
 row_serve_siw()
 {
 	modprobe -a virtio_net ib_uverbs rdma_ucm siw
@@ -487,7 +487,7 @@ row_serve_siw()
 	knfsd
 	note_resources
 	touch /host/out/ready
-	wait_until 600 test -e /host/done || fail "nobody came"
+	wait_until "$1" test -e /host/done || fail "nobody came"
 	resources_are_as_noted
 }
 

@@ -10,6 +10,8 @@ knfsd_start()
 	mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd
 	pidof rpcbind >/dev/null || rpcbind -w
 	rpc.nfsd -N 4 8
+	# Debian's default, manage-gids, has the server look up a user's groups by itself and ignore those in the call.
+	printf '[mountd]\nmanage-gids=n\n' >/etc/nfs.conf
 	pidof rpc.mountd >/dev/null || rpc.mountd -p 20048
 	# Twice is an error, after which Linux 6.1.192 frees what it does not have.
 	grep -q '^rdma 20049' /proc/fs/nfsd/portlist || echo 'rdma 20049' >/proc/fs/nfsd/portlist

@@ -5,8 +5,8 @@
 # image.sh), each row a boot of its own. KERNELS="6.1 6.12" picks kernels; they run side by side. VM_WORK picks the tests of
 # workload.sh that a row runs. What a row does is in guest.sh.
 #
-# PJDFSTEST=CHECKOUT adds a built checkout of pjdfstest to the rows conformance_*, PJDFSTESTS="chmod open/00.t" some of it: half
-# an hour to an hour each under emulation.
+# PJDFSTEST=CHECKOUT adds a built checkout of pjdfstest to the rows conformance_*, PJDFSTESTS="chmod open/00.t" some of it. All of
+# it takes hours under emulation, except in conformance_host, which has only the server emulated.
 
 # shellcheck disable=SC2030,SC2031 # what a subshell changes is for it alone
 # shellcheck source=../lib.sh
@@ -204,8 +204,9 @@ guest_is_ready()
 	[ -e "$share/out/ready" ] || process_ended "$guest_pid"
 }
 
-# nfsrdma on this machine, the server in the guest, through ports that are forwarded.
-test_host_softiwarp()
+# with_server_in_guest COMMAND…: nfsrdma on this machine, the server in the guest, through ports that are forwarded. The command
+# gets the mount as its last argument.
+with_server_in_guest()
 {
 	local rdma mountd reason
 	reason=$(why_no_fuse)
@@ -213,16 +214,39 @@ test_host_softiwarp()
 	rdma=$(free_port)
 	mountd=$(free_port)
 	prepare_share
-	start_guest serve_siw "" \
+	start_guest serve_siw "$((${limits[$test_name]:-$default_limit_s} * ${TIME_FACTOR:-1}))" \
 		"user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:$rdma-:20049,hostfwd=tcp:127.0.0.1:$mountd-:20048"
 	wait_until $((120 * ${TIME_FACTOR:-1})) guest_is_ready || fail "the guest's server does not come up"
-	"$build_dir/tests/vm/first_reply" 127.0.0.1 "$rdma" 200 softiwarp
 	rdma_port=$rdma tcp_port=$mountd
 	mount_nfs /exp "$T/mnt" device=softiwarp
-	work_in "$T/mnt"
+	"$@" "$T/mnt"
 	umount_nfs "$T/mnt"
 	touch "$share/done"
 	finish_guest
+}
+
+connect_and_work_in()
+{
+	"$build_dir/tests/vm/first_reply" 127.0.0.1 "$rdma_port" 200 softiwarp
+	work_in "$1"
+}
+
+test_host_softiwarp()
+{
+	with_server_in_guest connect_and_work_in
+}
+
+conform_in()
+{
+	"$build_dir/tests/conformance/conformance" "$1"
+	# shellcheck disable=SC2086 # a list
+	[ -z "${PJDFSTEST:-}" ] || "$source_dir/tests/conformance/pjdfstest.sh" "$PJDFSTEST" "$1" ${PJDFSTESTS:-}
+}
+
+limits[conformance_host]=${PJDFSTEST:+7200}
+test_conformance_host()
+{
+	with_server_in_guest conform_in
 }
 
 # shellcheck disable=SC2317 # the trap calls it
