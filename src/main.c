@@ -17,6 +17,7 @@
 #include "mountd.h"
 #include "notify.h"
 #include "options.h"
+#include "rpccall.h"
 #include "rpcrdma.h"
 #include "session.h"
 #include "setup.h"
@@ -73,14 +74,6 @@ static int ask_mountd(char *err)
 	return error;
 }
 
-static void set_port(struct sockaddr_storage *addr, uint16_t port)
-{
-	if (addr->ss_family == AF_INET6)
-		((struct sockaddr_in6 *)addr)->sin6_port = htons(port);
-	else
-		((struct sockaddr_in *)addr)->sin_port = htons(port);
-}
-
 static int prepare(struct nfs_mount *mount, char *err)
 {
 	mount->opts = &opts;
@@ -111,7 +104,7 @@ static int mount_all(struct nfs_mount *mount, char *err)
 	if (error)
 		return error;
 	mount->root_fh = export.root;
-	set_port(&export.addr, (uint16_t)opts.port);
+	sockaddr_set_port(&export.addr, (uint16_t)opts.port);
 	error = setup_choose(&opts, &export.addr, export.addrlen, &choice, err);
 	if (!error)
 		error = setup_lanes(mount, &choice, &export.addr, export.addrlen, err);

@@ -4,12 +4,12 @@
 #include <nfsc/libnfs-zdr.h>
 
 #include <nfsc/libnfs-raw-mount.h>
-#include <nfsc/libnfs-raw-portmap.h>
 
 #include "cred.h"
 #include "log.h"
 #include "mountd.h"
-#include "rpcmsg.h"
+#include "rpcbind.h"
+#include "rpccall.h"
 #include "rpctcp.h"
 #include "xdr.h"
 
@@ -19,11 +19,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
-#include <time.h>
 
 enum {
-	RPCBIND_PORT = 111,
 	NFS_PORT = 2049,
 	RPCBIND_TIMEOUT_MS = 3000, /* most time to lose on a host that hides it */
 	UMOUNT_TIMEOUT_MS = 2000,
@@ -59,114 +56,14 @@ static int fail(struct attempt *a, int error, const char *format, ...)
 	return error;
 }
 
-/* ---- calls ---- */
-
-struct call {
-	uint32_t words[RPCTCP_CALL_MAX / 4];
-	size_t len;
-};
-
-/* The call with its arguments by a libnfs encoder; all of them fit, being limited before. */
-static int encode(struct call *c, const struct cred *cred, uint32_t program, uint32_t version, uint32_t proc,
-		  zdrproc_t put, void *args)
-{
-	uint32_t xid;
-	if (getrandom(&xid, sizeof xid, GRND_NONBLOCK) < 0)
-		xid = (uint32_t)time(NULL);
-	struct xdr_writer w = xdr_writer(c->words, sizeof c->words);
-	rpcmsg_put_call(&w, xid, program, version, proc, cred);
-	ZDR z;
-	zdrmem_create(&z, (char *)w.pos, (uint32_t)(sizeof c->words - xdr_written(&w)), ZDR_ENCODE);
-	if (!put(&z, args))
-		return -EMSGSIZE;
-	c->len = xdr_written(&w) + zdr_getpos(&z);
-	return 0;
-}
-
-static void set_port(struct sockaddr_storage *addr, uint16_t port)
-{
-	if (addr->ss_family == AF_INET6)
-		((struct sockaddr_in6 *)addr)->sin6_port = htons(port);
-	else
-		((struct sockaddr_in *)addr)->sin_port = htons(port);
-}
-
-/* Sends it; on 0 the reader stands at the result. */
-static int exchange(const struct rpctcp *to, const struct call *c, uint8_t *reply, size_t max,
-		    struct xdr_reader *r, bool *reserved)
-{
-	int len = rpctcp_call(to, c->words, c->len, reply, max, reserved);
-	if (len < 0)
-		return len;
-	*r = xdr_reader(reply, (size_t)len);
-	return nfs3_reply_header(r);
-}
-
-/* ---- rpcbind: version 2 for IPv4; version 3 for IPv6, whose addresses end in ".high.low" of the
- * port ---- */
-
-static int port_of_uaddr(const char *text, uint32_t len, uint16_t *port)
-{
-	unsigned int part[2] = {0, 0}; /* low, high */
-	uint32_t at = len;
-	for (int i = 0; i < 2; i++) {
-		unsigned int digits = 0, weight = 1;
-		for (; at > 0 && text[at - 1] >= '0' && text[at - 1] <= '9' && digits < 3;
-		     digits++, weight *= 10)
-			part[i] += weight * (unsigned int)(text[--at] - '0');
-		if (digits == 0 || part[i] > 255 || at == 0 || text[--at] != '.')
-			return -EBADMSG;
-	}
-	*port = (uint16_t)(part[1] << 8 | part[0]);
-	return 0;
-}
-
-static int read_port(struct xdr_reader *r, bool ipv6, uint16_t *port)
-{
-	if (ipv6) {
-		uint32_t len;
-		const char *text = (const char *)xdr_opaque(r, 128, &len);
-		if (!xdr_ok(r))
-			return -EBADMSG;
-		*port = 0;
-		return len ? port_of_uaddr(text, len, port) : 0; /* an empty address: not registered */
-	}
-	uint32_t v = xdr_u32(r);
-	if (!xdr_ok(r) || v > 65535)
-		return -EBADMSG;
-	*port = (uint16_t)v;
-	return 0;
-}
-
 static int ask_rpcbind(const struct attempt *a, uint16_t *port)
 {
 	struct rpctcp to = a->to;
-	struct xdr_reader r;
-	struct call c;
-	uint8_t reply[1024];
-	bool ipv6 = to.addr.ss_family == AF_INET6;
-	pmap2_mapping v2 = {.prog = MOUNT_PROGRAM, .vers = MOUNT_V3, .prot = IPPROTO_TCP};
-	pmap3_mapping v3 = {.prog = MOUNT_PROGRAM,
-			    .vers = MOUNT_V3,
-			    .netid = (char *)"tcp6",
-			    .addr = (char *)"",
-			    .owner = (char *)""};
-
-	set_port(&to.addr, a->args->rpcbind_port ? a->args->rpcbind_port : RPCBIND_PORT);
+	sockaddr_set_port(&to.addr, a->args->rpcbind_port);
 	to.resvport = false;
 	if (to.timeout_ms > RPCBIND_TIMEOUT_MS)
 		to.timeout_ms = RPCBIND_TIMEOUT_MS;
-	int err = ipv6 ? encode(&c, a->args->cred, PMAP_PROGRAM, PMAP_V3, PMAP3_GETADDR,
-				(zdrproc_t)zdr_pmap3_mapping, &v3)
-		       : encode(&c, a->args->cred, PMAP_PROGRAM, PMAP_V2, PMAP2_GETPORT,
-				(zdrproc_t)zdr_pmap2_mapping, &v2);
-	if (!err)
-		err = exchange(&to, &c, reply, sizeof reply, &r, NULL);
-	if (!err)
-		err = read_port(&r, ipv6, port);
-	if (!err && *port == 0)
-		err = -ENOENT;
-	return err;
+	return rpcbind_ask(&to, a->args->cred, MOUNT_PROGRAM, MOUNT_V3, port);
 }
 
 static void find_port(struct attempt *a)
@@ -177,7 +74,7 @@ static void find_port(struct attempt *a)
 		a->rpcbind_error = ask_rpcbind(a, &a->port);
 	if (a->rpcbind_error)
 		a->port = a->args->fallback_port ? a->args->fallback_port : NFS_PORT;
-	set_port(&a->to.addr, a->port);
+	sockaddr_set_port(&a->to.addr, a->port);
 }
 
 /* ---- errors on the way ---- */
@@ -260,16 +157,16 @@ static int fetch_exports(const struct attempt *a, int timeout_ms, mountd_export_
 {
 	struct rpctcp to = a->to;
 	struct xdr_reader r;
-	struct call c;
+	struct rpccall c;
 	uint8_t *reply = malloc(EXPORT_REPLY_MAX);
 	if (!reply)
 		return -ENOMEM;
 	if (to.timeout_ms > timeout_ms)
 		to.timeout_ms = timeout_ms;
-	int err = encode(&c, a->args->cred, MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT,
-			 (zdrproc_t)libnfs_zdr_void, NULL);
+	int err = rpccall_encode(&c, a->args->cred, MOUNT_PROGRAM, MOUNT_V3, MOUNT3_EXPORT,
+				 (rpccall_put_fn *)libnfs_zdr_void, NULL);
 	if (!err)
-		err = exchange(&to, &c, reply, EXPORT_REPLY_MAX, &r, NULL);
+		err = rpccall_exchange(&to, &c, reply, EXPORT_REPLY_MAX, &r, NULL);
 	if (!err)
 		err = walk_exports(&r, each, ctx);
 	free(reply);
@@ -399,16 +296,16 @@ static int read_mnt(struct attempt *a, struct xdr_reader *r, struct nfs3_fh *roo
 static int call_mnt(struct attempt *a, struct nfs3_fh *root)
 {
 	struct xdr_reader r;
-	struct call c;
+	struct rpccall c;
 	dirpath path = (char *)a->args->export;
-	int err =
-		encode(&c, a->args->cred, MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT, (zdrproc_t)zdr_dirpath, &path);
+	int err = rpccall_encode(&c, a->args->cred, MOUNT_PROGRAM, MOUNT_V3, MOUNT3_MNT,
+				 (rpccall_put_fn *)zdr_dirpath, &path);
 	if (err)
 		return fail(a, -ENAMETOOLONG, "the path '%.100s...' is too long", a->args->export);
 	uint8_t *reply = malloc(MNT_REPLY_MAX);
 	if (!reply)
 		return fail(a, -ENOMEM, "out of memory");
-	err = exchange(&a->to, &c, reply, MNT_REPLY_MAX, &r, &a->reserved);
+	err = rpccall_exchange(&a->to, &c, reply, MNT_REPLY_MAX, &r, &a->reserved);
 	err = err ? fail_exchange(a, err) : read_mnt(a, &r, root);
 	free(reply);
 	return err;
@@ -428,7 +325,7 @@ static void approach(struct attempt *a, const struct addrinfo *ai)
 static void describe(const struct attempt *a, struct mountd_export *result)
 {
 	*result = (struct mountd_export){.addr = a->to.addr, .addrlen = a->to.addrlen, .mountport = a->port};
-	set_port(&result->addr, 0);
+	sockaddr_set_port(&result->addr, 0);
 	memcpy(result->addr_text, a->where, sizeof result->addr_text);
 }
 
@@ -493,12 +390,13 @@ void mountd_umount(const struct mountd_args *args, const struct mountd_export *m
 			    .addrlen = mounted->addrlen,
 			    .timeout_ms = UMOUNT_TIMEOUT_MS,
 			    .resvport = args->resvport};
-	struct call c;
+	struct rpccall c;
 	uint8_t reply[1024];
 	dirpath path = (char *)args->export;
-	set_port(&to.addr, mounted->mountport);
-	if (encode(&c, args->cred, MOUNT_PROGRAM, MOUNT_V3, MOUNT3_UMNT, (zdrproc_t)zdr_dirpath, &path) == 0)
-		rpctcp_call(&to, c.words, c.len, reply, sizeof reply, NULL);
+	sockaddr_set_port(&to.addr, mounted->mountport);
+	if (rpccall_encode(&c, args->cred, MOUNT_PROGRAM, MOUNT_V3, MOUNT3_UMNT,
+			   (rpccall_put_fn *)zdr_dirpath, &path) == 0)
+		rpctcp_call(&to, c.words, c.len_bytes, reply, sizeof reply, NULL);
 }
 
 int mountd_lookup(const char *server, struct mountd_export *result, char *err)

@@ -15,6 +15,7 @@
 #include "nfs3.h"
 #include "options.h"
 #include "probe.h"
+#include "rpccall.h"
 #include "rpcrdma.h"
 #include "setup_choice.h"
 #include "xdr.h"
@@ -198,14 +199,6 @@ static void look_around(void)
 	facts.rdma_cm = access("/dev/infiniband/rdma_cm", F_OK) == 0 || access("/dev/rdma_cm", F_OK) == 0;
 }
 
-static void set_port(struct sockaddr_storage *addr, uint16_t port)
-{
-	if (addr->ss_family == AF_INET6)
-		((struct sockaddr_in6 *)addr)->sin6_port = htons(port);
-	else
-		((struct sockaddr_in *)addr)->sin_port = htons(port);
-}
-
 static void say_device(void)
 {
 	say("device", "%s%s%s: %s", choice.device->name, choice.adapter[0] ? " over " : "", choice.adapter,
@@ -222,7 +215,7 @@ static int choose(void)
 {
 	char line[SETUP_ERR_SIZE];
 	look_around();
-	set_port(&server.addr, (uint16_t)opts.port);
+	sockaddr_set_port(&server.addr, (uint16_t)opts.port);
 	int error = setup_choose(&opts, &server.addr, server.addrlen, &choice, line);
 	if (!error)
 		error = setup_check_arena(&opts, line);
