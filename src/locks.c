@@ -161,8 +161,9 @@ int locks_unset(struct lock_table *table, const struct nfs3_fh *fh, struct lock_
 	struct lock_file *file = find_file(table, fh);
 	if (!file)
 		return 0;
-	struct held_lock *spare = malloc(sizeof *spare);
-	if (!spare)
+	bool may_split = start > 0 && end < LOCKS_END;
+	struct held_lock *spare = may_split ? malloc(sizeof *spare) : NULL;
+	if (may_split && !spare)
 		return -ENOMEM;
 	bool any = clear(table, file, owner, start, end, &spare);
 	free(spare);

@@ -51,8 +51,8 @@ void locks_fini(struct lock_table *table);
 /* The owner now holds exactly this on [start, end]. -ENOMEM: nothing has changed. */
 int locks_set(struct lock_table *table, const struct nfs3_fh *fh, struct lock_owner *owner, uint64_t open,
 	      uint64_t start, uint64_t end, bool exclusive);
-/* The owner no longer holds anything on [start, end]. 1: he held something; 0: nothing; -ENOMEM (a lock must
- * be split): nothing has changed. */
+/* The owner no longer holds anything on [start, end]. 1: he held something; 0: nothing; -ENOMEM: nothing has
+ * changed (not when start is 0 or end is LOCKS_END: then nothing is split). */
 int locks_unset(struct lock_table *table, const struct nfs3_fh *fh, struct lock_owner *owner, uint64_t start,
 		uint64_t end);
 

@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
 
 static int port_of_uaddr(const char *text, uint32_t len, uint16_t *port)
 {
@@ -59,24 +61,25 @@ static struct rpctcp place_of(const struct rpctcp *to)
 static int call_v3(const struct rpctcp *to, const struct cred *cred, uint32_t proc, pmap3_mapping *map,
 		   uint8_t *reply, size_t max, struct xdr_reader *r)
 {
-	struct rpctcp at = place_of(to);
 	struct rpccall c;
 	int err = rpccall_encode(&c, cred, PMAP_PROGRAM, PMAP_V3, proc, (rpccall_put_fn *)zdr_pmap3_mapping,
 				 map);
-	return err ? err : rpccall_exchange(&at, &c, reply, max, r, NULL);
+	return err ? err : rpccall_exchange(to, &c, reply, max, r, NULL);
 }
 
-int rpcbind_find(const struct rpctcp *to, const struct cred *cred, uint32_t program, uint32_t version,
-		 const char *netid, uint16_t *port)
+/* Over IPv6. */
+static int ask_v3(const struct rpctcp *to, const struct cred *cred, uint32_t program, uint32_t version,
+		  uint16_t *port)
 {
+	struct rpctcp at = place_of(to);
 	uint8_t reply[1024];
 	struct xdr_reader r;
 	pmap3_mapping map = {.prog = program,
 			     .vers = version,
-			     .netid = (char *)(uintptr_t)netid,
+			     .netid = (char *)"tcp6",
 			     .addr = (char *)"",
 			     .owner = (char *)""};
-	int err = call_v3(to, cred, PMAP3_GETADDR, &map, reply, sizeof reply, &r);
+	int err = call_v3(&at, cred, PMAP3_GETADDR, &map, reply, sizeof reply, &r);
 	return err ? err : read_uaddr(&r, port);
 }
 
@@ -84,7 +87,7 @@ int rpcbind_ask(const struct rpctcp *to, const struct cred *cred, uint32_t progr
 		uint16_t *port)
 {
 	if (to->addr.ss_family == AF_INET6)
-		return rpcbind_find(to, cred, program, version, "tcp6", port);
+		return ask_v3(to, cred, program, version, port);
 	struct rpctcp at = place_of(to);
 	struct rpccall c;
 	struct xdr_reader r;
@@ -97,11 +100,24 @@ int rpcbind_ask(const struct rpctcp *to, const struct cred *cred, uint32_t progr
 	return err ? err : read_port(&r, port);
 }
 
-static int change(const struct rpctcp *to, const struct cred *cred, uint32_t proc, pmap3_mapping *map)
+#define LOCAL_SOCKET "/run/rpcbind.sock"
+#define LOCAL_TIMEOUT_MS 3000
+
+static int change(const struct cred *cred, uint32_t proc, uint32_t program, uint32_t version,
+		  const char *netid, const char *addr)
 {
+	struct rpctcp to = {.addrlen = sizeof(struct sockaddr_un), .timeout_ms = LOCAL_TIMEOUT_MS};
+	struct sockaddr_un *un = (struct sockaddr_un *)&to.addr;
 	uint8_t reply[1024];
 	struct xdr_reader r;
-	int err = call_v3(to, cred, proc, map, reply, sizeof reply, &r);
+	pmap3_mapping map = {.prog = program,
+			     .vers = version,
+			     .netid = (char *)(uintptr_t)netid,
+			     .addr = (char *)(uintptr_t)addr,
+			     .owner = (char *)"nfsrdma"}; /* it puts its own idea in that place */
+	un->sun_family = AF_UNIX;
+	strcpy(un->sun_path, LOCAL_SOCKET);
+	int err = call_v3(&to, cred, proc, &map, reply, sizeof reply, &r);
 	if (err)
 		return err;
 	bool done = xdr_bool(&r);
@@ -110,26 +126,14 @@ static int change(const struct rpctcp *to, const struct cred *cred, uint32_t pro
 	return done ? 0 : -EPERM;
 }
 
-int rpcbind_set(const struct rpctcp *to, const struct cred *cred, uint32_t program, uint32_t version,
-		const char *netid, uint16_t port)
+int rpcbind_set(const struct cred *cred, uint32_t program, uint32_t version, const char *netid, uint16_t port)
 {
 	char addr[32];
 	snprintf(addr, sizeof addr, "%s.%u.%u", netid[3] == '6' ? "::" : "0.0.0.0", port >> 8, port & 255u);
-	pmap3_mapping map = {.prog = program,
-			     .vers = version,
-			     .netid = (char *)(uintptr_t)netid,
-			     .addr = addr,
-			     .owner = (char *)"nfsrdma"};
-	return change(to, cred, PMAP3_SET, &map);
+	return change(cred, PMAP3_SET, program, version, netid, addr);
 }
 
-int rpcbind_unset(const struct rpctcp *to, const struct cred *cred, uint32_t program, uint32_t version,
-		  const char *netid)
+int rpcbind_unset(const struct cred *cred, uint32_t program, uint32_t version, const char *netid)
 {
-	pmap3_mapping map = {.prog = program,
-			     .vers = version,
-			     .netid = (char *)(uintptr_t)netid,
-			     .addr = (char *)"",
-			     .owner = (char *)"nfsrdma"};
-	return change(to, cred, PMAP3_UNSET, &map);
+	return change(cred, PMAP3_UNSET, program, version, netid, "");
 }

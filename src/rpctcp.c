@@ -183,6 +183,14 @@ static int receive_record(const struct stream *s, uint8_t *reply, size_t max)
 	return (int)len;
 }
 
+int rpctcp_connect(const struct rpctcp *to)
+{
+	struct stream s = {.deadline_ms = now_ms() + to->timeout_ms};
+	bool reserved;
+	int err = connect_to(&s, to, &reserved);
+	return err ? err : s.fd;
+}
+
 int rpctcp_call(const struct rpctcp *to, const void *call, size_t len, void *reply, size_t max,
 		bool *reserved)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One RPC over one TCP connection, with a deadline: for MOUNT and rpcbind, at start and end. Record marking
- * as in RFC 5531 section 11. Blocks its caller, so no lane calls it.
+ * One RPC over one TCP connection (or a local socket), with a deadline: for MOUNT, rpcbind and the like.
+ * Record marking as in RFC 5531 section 11. Blocks its caller, so no lane calls it.
  */
 #ifndef RPCTCP_H
 #define RPCTCP_H
@@ -31,5 +31,9 @@ struct rpctcp {
  */
 int rpctcp_call(const struct rpctcp *to, const void *call, size_t len_bytes, void *reply, size_t max_bytes,
 		bool *reserved);
+
+/* The connection alone, for whoever goes on by himself: a descriptor, non-blocking and closed on exec, or
+ * -errno as above. */
+int rpctcp_connect(const struct rpctcp *to);
 
 #endif
