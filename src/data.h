@@ -32,6 +32,7 @@ struct open_file {
 	atomic_uint refs;
 	struct inode *inode; /* holds a reference */
 	struct cred cred;    /* the opener's */
+	uint64_t number;     /* unique in this mount */
 	int flags;	     /* as opened: O_ACCMODE, O_APPEND, O_DSYNC, O_DIRECT … */
 	LIST_ENTRY(open_file) of_mount;
 	unsigned int errors_seen; /* of file_data.errors, told to who has this file open; under that lock */

@@ -17,7 +17,8 @@ struct inode;
 struct op;
 
 struct file_data {
-	pthread_mutex_t lock; /* covers everything here but `opens`; held for a few instructions only */
+	pthread_mutex_t lock; /* covers everything here but `opens` and `server_locks`; held for a few
+				 instructions only */
 	struct dirty dirty;
 	/* Data that was lost after its write(2) had returned: the latest reason (-errno), how often, and
 	 * whether an fsync or close has told of the latest. Each open file is told, see data_lost(). */
@@ -31,6 +32,7 @@ struct file_data {
 	uint64_t revalidated_ns; /* when the attributes were last asked for, revalidate.h; under open_file.c's
 				  * lock */
 	atomic_uint opens;	 /* open files of this inode: silly rename asks */
+	atomic_bool server_locks; /* somebody has asked for a lock on the server: closing has to unlock */
 };
 
 /* In zeroed memory. */

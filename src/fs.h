@@ -12,6 +12,7 @@
 
 struct inode;
 struct op;
+struct open_file;
 
 /* Names, attributes and directories. */
 void fs_access(fuse_req_t req, fuse_ino_t ino, int mask);
@@ -38,10 +39,13 @@ void fs_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
 
 /* File data. */
 void fs_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int how);
 void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void fs_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock);
 void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock, int wait);
 void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
 	      struct fuse_file_info *fi);
 
@@ -60,5 +64,11 @@ void fs_open_settle(struct op *op, void (*resume)(struct op *op));
 /* Asked by the data side: the last open_file of an inode is gone (on a lane). Cleans up its silly rename, if
  * it has one. */
 void fs_last_close(struct inode *inode);
+
+/* FLUSH, when the data is dealt with: unlocks on the server what the closing process holds of the file, as
+ * fcntl(2) has it, and replies err. wait: when that is done; else at once. */
+void fs_flush_locks(struct op *op, struct open_file *file, uint64_t lock_owner, bool wait, int err);
+/* RELEASE: unlocks what was locked through this open file, as flock(2) has it and fcntl(2) of OFD locks. */
+void fs_release_locks(struct open_file *file);
 
 #endif

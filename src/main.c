@@ -15,6 +15,7 @@
 #include "log.h"
 #include "mount.h"
 #include "mountd.h"
+#include "nlm.h"
 #include "notify.h"
 #include "options.h"
 #include "rpccall.h"
@@ -92,6 +93,26 @@ static int prepare(struct nfs_mount *mount, char *err)
 	return 0;
 }
 
+static const char *lock_note; /* NULL, or what is worth saying of locks */
+
+/* The lock manager's client, if any lock is to be the server's. */
+static int start_locks(struct nfs_mount *mount, char *err)
+{
+	struct nlm_args args = {.server = opts.server,
+				.source = opts.source,
+				.machine = mount->machine,
+				.addr = export.addr,
+				.addrlen = export.addrlen,
+				.resvport = opts.resvport};
+	if (opts.local_lock == LOCAL_LOCK_ALL)
+		return 0;
+	our_cred(&args.cred);
+	if (opts.recovery != RECOVERY_HARD)
+		args.give_up_ns = (opts.retrans + 1u) * opts.timeo * 100000000ull;
+	args.give_up_err = opts.recovery == RECOVERY_SOFTERR ? -ETIMEDOUT : -EIO;
+	return nlm_start(&args, &mount->nlm, &lock_note, err);
+}
+
 /* Everything up to the mount. 0, or -errno with one line for people. */
 static int mount_all(struct nfs_mount *mount, char *err)
 {
@@ -108,6 +129,8 @@ static int mount_all(struct nfs_mount *mount, char *err)
 	error = setup_choose(&opts, &export.addr, export.addrlen, &choice, err);
 	if (!error)
 		error = setup_lanes(mount, &choice, &export.addr, export.addrlen, err);
+	if (!error)
+		error = start_locks(mount, err);
 	if (error)
 		return error;
 	/* ORDER: before the mount, which starts a thread. From here on signals are read from a descriptor;
@@ -134,7 +157,7 @@ static const char *remarks(const struct nfs_mount *mount, char *line)
 		return line;
 	}
 	if (choice.strategy != FMR_PERSISTENT)
-		return NULL;
+		return lock_note;
 	snprintf(line, START_LINE_MAX,
 		 "warning: memreg=persistent is not safe: whoever is the server can read and write all %u "
 		 "bytes of each "
@@ -295,6 +318,7 @@ int main(int argc, char *argv[])
 		status = serve(mount, signal_fd);
 		tell_mountd();
 	}
+	nlm_stop(mount->nlm); /* ORDER: after the lanes, which ask it */
 	session_destroy(mount);
 	setup_destroy(mount);
 	notify_free(mount->notify);

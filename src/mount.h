@@ -17,6 +17,7 @@ struct fuse_session;
 struct inode;
 struct inode_table;
 struct lane;
+struct nlm;
 struct notify;
 struct options;
 struct stats_file;
@@ -44,6 +45,7 @@ struct nfs_mount {
 	struct inode_table *inodes;
 	bool expires_names;    /* the kernel can be told to look a name up again */
 	struct notify *notify; /* the thread that may send notifications to the kernel; no lane may */
+	struct nlm *nlm;       /* locks on the server; NULL: all locks are local */
 	struct fuse_session *session;
 	struct stats_file *stats;
 	bool ready;		 /* the kernel's INIT was answered */

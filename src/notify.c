@@ -20,6 +20,8 @@ struct hint {
 	struct hint *next;
 	struct inode *inode; /* holds a reference */
 	enum hint_kind kind;
+	void (*done)(void *ctx); /* NULL: nobody waits */
+	void *ctx;
 	char name[]; /* HINT_ENTRY, HINT_EXPIRE */
 };
 
@@ -71,6 +73,8 @@ static void tell_kernel(struct notify *notify, const struct hint *hint)
 
 static void hint_free(struct hint *hint)
 {
+	if (hint->done)
+		hint->done(hint->ctx);
 	inode_unref(hint->inode);
 	free(hint);
 }
@@ -115,7 +119,7 @@ static void *notifier(void *arg)
 	if (notify->begin)
 		notify->begin(notify->ctx);
 	while ((hint = next_hint(notify))) {
-		if (hint->kind == HINT_INODE)
+		if (hint->kind == HINT_INODE && !hint->done)
 			unmark(hint->inode);
 		tell_kernel(notify, hint);
 		hint_free(hint);
@@ -169,21 +173,25 @@ void notify_free(struct notify *notify)
 	free(notify);
 }
 
-static bool queue(struct notify *notify, struct inode *inode, enum hint_kind kind, const char *name)
+static struct hint *hint_new(struct inode *inode, enum hint_kind kind, const char *name)
 {
 	size_t len = strlen(name) + 1;
-	struct hint *hint = malloc(sizeof *hint + len);
+	struct hint *hint = calloc(1, sizeof *hint + len);
 
 	if (!hint)
-		return false;
-	hint->next = NULL;
+		return NULL;
 	hint->inode = inode_ref(inode);
 	hint->kind = kind;
 	memcpy(hint->name, name, len);
+	return hint;
+}
 
+/* False: there was no room, and it is gone. */
+static bool queue_hint(struct notify *notify, struct hint *hint)
+{
 	pthread_mutex_lock(&notify->lock);
 	/* Names are many, and matter less than pages. */
-	bool room = notify->queued < (kind == HINT_EXPIRE ? QUEUE_MAX / 2 : QUEUE_MAX) && !notify->stop;
+	bool room = notify->queued < (hint->kind == HINT_EXPIRE ? QUEUE_MAX / 2 : QUEUE_MAX) && !notify->stop;
 	if (room) {
 		*notify->last = hint;
 		notify->last = &hint->next;
@@ -194,6 +202,26 @@ static bool queue(struct notify *notify, struct inode *inode, enum hint_kind kin
 	if (!room)
 		hint_free(hint);
 	return room;
+}
+
+static bool queue(struct notify *notify, struct inode *inode, enum hint_kind kind, const char *name)
+{
+	struct hint *hint = hint_new(inode, kind, name);
+
+	return hint && queue_hint(notify, hint);
+}
+
+void notify_inval_inode_then(struct notify *notify, struct inode *inode, void (*done)(void *ctx), void *ctx)
+{
+	struct hint *hint = notify ? hint_new(inode, HINT_INODE, "") : NULL;
+
+	if (!hint) {
+		done(ctx);
+		return;
+	}
+	hint->done = done;
+	hint->ctx = ctx;
+	queue_hint(notify, hint);
 }
 
 void notify_inval_inode(struct notify *notify, struct inode *inode)

@@ -28,6 +28,10 @@ void notify_free(struct notify *notify);
 
 /* The file's pages and attributes. notify NULL: not running (yet), nothing is done. */
 void notify_inval_inode(struct notify *notify, struct inode *inode);
+/* The same, and done(ctx) when the kernel has dropped them, with what was changed in its pages written first.
+ * Always called, on any thread, perhaps at once: at the latest when the notifier stops, or when there is no
+ * room for it (then nothing was dropped). */
+void notify_inval_inode_then(struct notify *notify, struct inode *inode, void (*done)(void *ctx), void *ctx);
 /* Its attributes only. */
 void notify_inval_attr(struct notify *notify, struct inode *inode);
 /* A name that is not there in a directory, as far as the kernel knows: it is to look it up again. Not before

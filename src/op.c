@@ -417,6 +417,14 @@ static bool is_killed(struct nfs_mount *mount, const struct op *op)
 	return pending >> (SIGKILL - 1) & 1;
 }
 
+static void tell_interrupted(struct op *op)
+{
+	void (*interrupted)(struct op *) = op->interrupted;
+	op->interrupted = NULL;
+	if (interrupted)
+		interrupted(op);
+}
+
 void op_cancel(struct op *op)
 {
 	switch (op->phase) {
@@ -440,6 +448,7 @@ void op_cancel(struct op *op)
 /* Answers the request now; the rest goes as op.h says. */
 static void end_early(struct op *op)
 {
+	tell_interrupted(op);
 	op->lane->stats->fuse.killed++;
 	fuse_reply_err(op->req, EINTR);
 	op->req = NULL;
@@ -454,6 +463,7 @@ void ops_interrupt(struct lane *lane, uint64_t unique)
 		struct op *op = &lane->ops[i];
 		if (op->unique != unique || !op->req)
 			continue;
+		tell_interrupted(op);
 		if (op->tid && is_killed(lane->mount, op))
 			end_early(op);
 		return;
@@ -516,6 +526,11 @@ int op_reply_create(struct op *op, const struct fuse_entry_param *entry, const s
 int op_reply_entry(struct op *op, const struct fuse_entry_param *entry)
 {
 	REPLY(op, fuse_reply_entry(req, entry));
+}
+
+int op_reply_lock(struct op *op, const struct flock *lock)
+{
+	REPLY(op, fuse_reply_lock(req, lock));
 }
 
 int op_reply_open(struct op *op, const struct fuse_file_info *fi)

@@ -74,6 +74,9 @@ struct op {
 	gid_t gid;
 	bool run_to_end; /* see above; set before the first RPC */
 	bool outlives;	 /* others may wait for it when its thread is gone: asynchronous I/O */
+	/* Not NULL: told once of the first signal to the caller, of any kind, on the lane; it need not end
+	 * the op. For an op that waits for others as long as it takes: for a lock. */
+	void (*interrupted)(struct op *op);
 
 	/* Owned, given back by the end of the op. */
 	struct inode *inodes[OP_INODES_MAX];
@@ -192,6 +195,7 @@ int op_reply_attr(struct op *op, const struct stat *attr, double timeout_s);
 int op_reply_buf(struct op *op, const void *buf, size_t bytes);
 int op_reply_create(struct op *op, const struct fuse_entry_param *entry, const struct fuse_file_info *fi);
 int op_reply_entry(struct op *op, const struct fuse_entry_param *entry);
+int op_reply_lock(struct op *op, const struct flock *lock);
 int op_reply_open(struct op *op, const struct fuse_file_info *fi);
 int op_reply_readlink(struct op *op, const char *path);
 int op_reply_statfs(struct op *op, const struct statvfs *st);

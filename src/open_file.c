@@ -30,6 +30,7 @@ static LIST_HEAD(, open_file) open_files;
 static unsigned int
 	nopen_files; /* handles of the kernel's; some that it has given back live on in dirty data */
 static bool watched; /* a lane's timer will look at them, see revalidate.h */
+static uint64_t open_numbers;
 static pthread_mutex_t open_files_lock = PTHREAD_MUTEX_INITIALIZER;
 
 unsigned int data_open_files(void)
@@ -105,6 +106,7 @@ struct open_file *open_file_new(struct inode *inode, const struct cred *cred, in
 	nopen_files++;
 	bool first = !watched;
 	watched = true;
+	file->number = ++open_numbers;
 	pthread_mutex_unlock(&open_files_lock);
 	if (first)
 		revalidate_start(lane_self());
@@ -266,6 +268,7 @@ void fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 struct sync_state {
 	struct open_file *file; /* referenced: its caller may be killed, and the kernel close it */
+	uint64_t lock_owner;	/* FLUSH */
 };
 
 static void on_synced(struct op *op)
@@ -275,17 +278,25 @@ static void on_synced(struct op *op)
 	open_file_unref(file);
 }
 
-static void sync_and_reply(struct op *op, struct open_file *file)
+/* ORDER: what was written under a lock is with the server before others can have the lock. */
+static void on_flushed(struct op *op)
+{
+	struct sync_state s = *op_state(op, struct sync_state);
+	fs_flush_locks(op, s.file, s.lock_owner, true, data_error(s.file));
+	open_file_unref(s.file);
+}
+
+static void sync_then(struct op *op, struct open_file *file, op_resume_fn *resume)
 {
 	struct inode *inode = op_hold(op, file->inode);
 	op_state(op, struct sync_state)->file = open_file_ref(file);
-	data_sync(op, inode, on_synced);
+	data_sync(op, inode, resume);
 }
 
 void fs_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
 	(void)ino, (void)datasync;
-	sync_and_reply(op_begin(req), open_file_of(fi));
+	sync_then(op_begin(req), open_file_of(fi), on_synced);
 }
 
 /* Is the caller on its way out? Then nobody hears an error, and a dead server must not keep it from going. A
@@ -323,12 +334,13 @@ void fs_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct open_file *file = open_file_of(fi);
 	(void)ino;
 	if ((file->flags & O_ACCMODE) == O_RDONLY || !needs_sync(file)) {
-		op_reply_err(op, 0);
+		fs_flush_locks(op, file, fi->lock_owner, true, 0);
 	} else if (is_exiting(op)) {
 		commit_want(op->lane, file->inode);
-		op_reply_err(op, 0);
+		fs_flush_locks(op, file, fi->lock_owner, false, 0);
 	} else {
-		sync_and_reply(op, file);
+		op_state(op, struct sync_state)->lock_owner = fi->lock_owner;
+		sync_then(op, file, on_flushed);
 	}
 }
 
@@ -338,6 +350,7 @@ void fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct open_file *file = open_file_of(fi);
 	struct inode *inode = op_hold(op, file->inode);
 	(void)ino;
+	fs_release_locks(file);
 	if (close_handle(file))
 		fs_last_close(inode);
 	op_reply_err(op, 0);

@@ -82,7 +82,6 @@ struct setting {
 #define ONLY_V3 "nfsrdma speaks NFS version 3 only: use vers=3"
 #define ONLY_RDMA "nfsrdma speaks RDMA only: use proto=rdma, or mount -t nfs for this protocol"
 #define ONLY_SYS "only AUTH_SYS is supported: use sec=sys"
-#define NO_NLM "locks on the server are not supported yet: use nolock or local_lock=all"
 
 static const struct choice vers_choices[] = {
 	{"3", 3, NULL},
@@ -115,8 +114,11 @@ static const struct choice lookupcache_choices[] = {{"all", LOOKUPCACHE_ALL, NUL
 						    {"pos", LOOKUPCACHE_POSITIVE, NULL},
 						    {"positive", LOOKUPCACHE_POSITIVE, NULL},
 						    {0}};
-static const struct choice local_lock_choices[] = {
-	{"all", LOCAL_LOCK_ALL, NULL}, {"none", 0, NO_NLM}, {"flock", 0, NO_NLM}, {"posix", 0, NO_NLM}, {0}};
+static const struct choice local_lock_choices[] = {{"all", LOCAL_LOCK_ALL, NULL},
+						   {"flock", LOCAL_LOCK_FLOCK, NULL},
+						   {"none", LOCAL_LOCK_NONE, NULL},
+						   {"posix", LOCAL_LOCK_POSIX, NULL},
+						   {0}};
 static const struct choice device_choices[] = {{"auto", DEVICE_AUTO, NULL},
 					       {"verbs", DEVICE_VERBS, NULL},
 					       {"softiwarp", DEVICE_SOFTIWARP, NULL},
@@ -175,8 +177,9 @@ static const struct setting table[] = {
 	FLAG("async", sync, 0, "", "write(2) returns earlier; fsync and close wait"),
 
 	/* Locks. */
-	FLAG("nolock", local_lock, LOCAL_LOCK_ALL, "", "locks hold among the processes of this machine only"),
-	CHOICE("local_lock", local_lock, local_lock_choices, "all", "all", "which locks are local"),
+	FLAG("nolock", lock, LOCK_LOCAL, NULL, "locks hold among the processes of this machine only; so it is unless lock or local_lock says otherwise"),
+	FLAG("lock", lock, LOCK_SERVER, NULL, "locks are the server's (NLM), and hold among all its clients; needs rpcbind and rpc.statd on this machine"),
+	CHOICE("local_lock", local_lock, local_lock_choices, "all|flock|none|posix", NULL, "which locks are local all the same: by flock(2), by fcntl(2) (posix), none or all"),
 
 	/* RDMA: ours. */
 	CHOICE("device", device, device_choices, "auto|verbs|softiwarp", "auto", "the RDMA device; softiwarp is iWARP in user space, needs no adapter and reaches iWARP servers only"),
@@ -204,7 +207,6 @@ static const struct setting table[] = {
 	FLAG("default_permissions", default_permissions, 1, BY_ROOT, "let the kernel check permission bits too (always, when mounted by root)"),
 
 	/* nfs(5) has them and we do not. */
-	REFUSED("lock", NO_NLM),
 	REFUSED("bg", "nfsrdma does not retry in the background: use noauto,x-systemd.automount, or nofail"),
 	REFUSED("tcp", ONLY_RDMA),
 	REFUSED("tcp6", ONLY_RDMA),
@@ -447,6 +449,10 @@ static int finish(struct options *o, char *err)
 		o->acregmin = o->acregmax = o->acdirmin = o->acdirmax = 0;
 		o->sync = 1;
 	}
+	if (o->lock == LOCK_LOCAL || (o->lock == LOCK_UNSAID && o->local_lock == LOCAL_LOCK_UNSAID))
+		o->local_lock = LOCAL_LOCK_ALL;
+	else if (o->local_lock == LOCAL_LOCK_UNSAID)
+		o->local_lock = LOCAL_LOCK_NONE;
 	if (o->acregmin > o->acregmax) {
 		fail(err,
 		     "option 'acregmin=%" PRIu32 "': is above acregmax, which is %" PRIu32

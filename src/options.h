@@ -26,7 +26,14 @@
 enum options_action { OPTIONS_MOUNT, OPTIONS_SHOW_HELP, OPTIONS_SHOW_VERSION };
 enum options_recovery { RECOVERY_HARD, RECOVERY_SOFT, RECOVERY_SOFTERR };
 enum options_lookupcache { LOOKUPCACHE_ALL, LOOKUPCACHE_POSITIVE, LOOKUPCACHE_NONE };
-enum options_local_lock { LOCAL_LOCK_ALL, LOCAL_LOCK_FLOCK, LOCAL_LOCK_POSIX, LOCAL_LOCK_NONE };
+enum options_lock { LOCK_UNSAID, LOCK_LOCAL, LOCK_SERVER };
+enum options_local_lock {
+	LOCAL_LOCK_UNSAID, /* not in what options_parse() gives */
+	LOCAL_LOCK_ALL,
+	LOCAL_LOCK_FLOCK,
+	LOCAL_LOCK_POSIX,
+	LOCAL_LOCK_NONE
+};
 enum options_device { DEVICE_AUTO, DEVICE_VERBS, DEVICE_SOFTIWARP };
 enum options_memreg { MEMREG_AUTO, MEMREG_WINDOW, MEMREG_DYNAMIC, MEMREG_PERSISTENT };
 enum options_atime { ATIME_RELATIME, ATIME_NOATIME, ATIME_STRICT };
@@ -61,7 +68,8 @@ struct options {
 	uint32_t cto;
 	uint32_t rdirplus;
 	uint32_t sync;	     /* each write(2) returns when the data is on stable storage; implied by noac */
-	uint32_t local_lock; /* enum options_local_lock; only ALL is accepted so far */
+	uint32_t lock;	     /* enum options_lock: as given; local_lock is what counts */
+	uint32_t local_lock; /* enum options_local_lock: what is not local is locked on the server */
 	uint32_t resvport;   /* MOUNT calls leave from a port below 1024 where we may */
 	uint32_t ro;
 	uint32_t suid;

@@ -25,6 +25,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static bool locks_posix(const struct options *o)
+{
+	return o->local_lock == LOCAL_LOCK_NONE || o->local_lock == LOCAL_LOCK_FLOCK;
+}
+
+static bool locks_flock(const struct options *o)
+{
+	return o->local_lock == LOCAL_LOCK_NONE || o->local_lock == LOCAL_LOCK_POSIX;
+}
+
 static void on_init(void *userdata, struct fuse_conn_info *conn)
 {
 	struct nfs_mount *mount = userdata;
@@ -44,12 +54,16 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	 * files, too. AUTO_INVAL_DATA: would drop our pages at each write of our own, see
 	 * EXPLICIT_INVAL_DATA. ATOMIC_O_TRUNC: the kernel sends SETATTR of the size after the OPEN instead,
 	 * which waits for WRITEs in its own place.
-	 * POSIX_LOCKS, FLOCK_LOCKS: locks are local (local_lock=all): the kernel's own.
 	 * NO_OPEN_SUPPORT, NO_OPENDIR_SUPPORT: each open asks the server. IOCTL_DIR: there is none.
 	 * EXPORT_SUPPORT: a node id that the kernel has forgotten means nothing to us.
 	 * DONT_MASK: NFSv3 knows no umask: the kernel applies it.
 	 * POSIX_ACL: the server checks, by ACCESS.
 	 * CACHE_SYMLINKS: a link's text would stay after others have replaced it under the same file id. */
+	if (locks_posix(mount->opts))
+		want |= FUSE_CAP_POSIX_LOCKS; /* fcntl(2) locks are the server's to give; without it, the
+						 kernel's */
+	if (locks_flock(mount->opts))
+		want |= FUSE_CAP_FLOCK_LOCKS; /* the same for flock(2) */
 	if (!mount->opts->ac || mount->opts->acregmax == 0)
 		want = (want & ~(unsigned int)FUSE_CAP_EXPLICIT_INVAL_DATA) |
 		       FUSE_CAP_AUTO_INVAL_DATA; /* noac: each read(2) asks for the attributes first. Others:
@@ -72,11 +86,13 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 static const struct fuse_lowlevel_ops operations = {
 	.access = fs_access,
 	.create = fs_create,
+	.flock = fs_flock,
 	.flush = fs_flush,
 	.forget = fs_forget,
 	.forget_multi = fs_forget_multi,
 	.fsync = fs_fsync,
 	.getattr = fs_getattr,
+	.getlk = fs_getlk,
 	.init = on_init,
 	.link = fs_link,
 	.lookup = fs_lookup,
@@ -93,6 +109,7 @@ static const struct fuse_lowlevel_ops operations = {
 	.rename = fs_rename,
 	.rmdir = fs_rmdir,
 	.setattr = fs_setattr,
+	.setlk = fs_setlk,
 	.statfs = fs_statfs,
 	.symlink = fs_symlink,
 	.unlink = fs_unlink,

@@ -35,7 +35,7 @@ static void defaults_are_those_of_the_table(void **state)
 	assert_true(o.timeo == 600 && o.retrans == 2 && o.retry == 0 && o.recovery == RECOVERY_HARD);
 	assert_true(o.acregmin == 3 && o.acregmax == 60 && o.acdirmin == 30 && o.acdirmax == 60 && o.ac == 1);
 	assert_true(o.lookupcache == LOOKUPCACHE_ALL && o.cto == 1 && o.rdirplus == 1 && o.sync == 0);
-	assert_true(o.local_lock == LOCAL_LOCK_ALL && o.resvport == 1);
+	assert_true(o.local_lock == LOCAL_LOCK_UNSAID && o.resvport == 1);
 	assert_true(o.ro == 0 && o.suid == 0 && o.dev == 0 && o.exec == 1 && o.atime == ATIME_RELATIME);
 	assert_true(o.device == DEVICE_AUTO && o.memreg == MEMREG_AUTO);
 	assert_true(o.arena == 64 << 20 && o.credits == 64 && o.inline_size == 4096 && o.poll == 0);
@@ -127,6 +127,16 @@ static void good_values_are_taken(void **state)
 		{"sync,async", FIELD(sync), 0},
 		{"nolock", FIELD(local_lock), LOCAL_LOCK_ALL},
 		{"local_lock=all", FIELD(local_lock), LOCAL_LOCK_ALL},
+		{"ro", FIELD(local_lock), LOCAL_LOCK_ALL},
+		{"lock", FIELD(local_lock), LOCAL_LOCK_NONE},
+		{"nolock,lock", FIELD(local_lock), LOCAL_LOCK_NONE},
+		{"lock,nolock", FIELD(local_lock), LOCAL_LOCK_ALL},
+		{"local_lock=none", FIELD(local_lock), LOCAL_LOCK_NONE},
+		{"local_lock=flock", FIELD(local_lock), LOCAL_LOCK_FLOCK},
+		{"local_lock=flock,lock", FIELD(local_lock), LOCAL_LOCK_FLOCK}, /* in any order */
+		{"lock,local_lock=posix", FIELD(local_lock), LOCAL_LOCK_POSIX},
+		{"lock,local_lock=all", FIELD(local_lock), LOCAL_LOCK_ALL},
+		{"local_lock=none,nolock", FIELD(local_lock), LOCAL_LOCK_ALL},
 		{"device=softiwarp", FIELD(device), DEVICE_SOFTIWARP},
 		{"device=verbs", FIELD(device), DEVICE_VERBS},
 		{"memreg=window", FIELD(memreg), MEMREG_WINDOW},
@@ -211,15 +221,7 @@ static void bad_values_get_one_line_that_says_what_to_do(void **state)
 		{"acregmin=61", "option 'acregmin=61': is above acregmax, which is 60: raise acregmax too"},
 		{"acdirmax=29", "option 'acdirmin=30': is above acdirmax, which is 29: raise acdirmax too"},
 		{"lookupcache=neg", "option 'lookupcache=neg': must be all|none|pos|positive"},
-		{"lock",
-		 "option 'lock': locks on the server are not supported yet: use nolock or local_lock=all"},
-		{"local_lock=none", "option 'local_lock=none': locks on the server are not supported yet: "
-				    "use nolock or local_lock=all"},
-		{"local_lock=posix", "option 'local_lock=posix': locks on the server are not supported yet: "
-				     "use nolock or local_lock=all"},
-		{"local_lock=flock", "option 'local_lock=flock': locks on the server are not supported yet: "
-				     "use nolock or local_lock=all"},
-		{"local_lock=some", "option 'local_lock=some': must be all"},
+		{"local_lock=some", "option 'local_lock=some': must be all|flock|none|posix"},
 		{"device=siw", "option 'device=siw': must be auto|verbs|softiwarp"},
 		{"memreg=fast", "option 'memreg=fast': must be auto|window|dynamic|persistent"},
 		{"arena=1", "option 'arena=1': must be 4096 to 2147483648 bytes, a multiple of 4096"},
@@ -251,7 +253,6 @@ static void bad_values_get_one_line_that_says_what_to_do(void **state)
 static void every_option_of_nfs5_that_we_lack_is_refused_by_name(void **state)
 {
 	static const char *const names[] = {
-		"lock",
 		"bg",
 		"tcp",
 		"tcp6",
