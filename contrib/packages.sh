@@ -10,7 +10,7 @@ packages_build=(gcc libc6-dev meson ninja-build pkgconf libfuse3-dev libnfs-dev 
 # shellcheck disable=SC2034
 packages_run=(fuse3 mount python3)
 # shellcheck disable=SC2034
-packages_test=(git rsync tshark util-linux)
+packages_test=(git iproute2 rsync tshark util-linux)
 # gnuplot is used when it is there.
 # shellcheck disable=SC2034
 packages_bench=(fio tar)

@@ -295,6 +295,57 @@ with open(sys.argv[1], "wb") as f:
         left -= n' "$@"
 }
 
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+# locker NAME FILE HOW [WORD…]: a process that locks (see locker.py), by way of the command prefix in the array locker_in. What
+# it says goes to $T/NAME.says. It holds the lock until locker_ends NAME.
+declare -A locker_fd locker_pid
+locker_in=()
+locker()
+{
+	local name=$1 fd
+	shift
+	rm -f "$T/$name.in" "$T/$name.says"
+	mkfifo "$T/$name.in"
+	(
+		# Whoever else has the pipe of one that locks keeps it from its end.
+		for fd in "${locker_fd[@]}"; do
+			exec {fd}>&-
+		done
+		exec "${locker_in[@]}" python3 "$lib_dir/locker.py" "$@"
+	) <"$T/$name.in" >"$T/$name.says" &
+	locker_pid[$name]=$!
+	exec {fd}>"$T/$name.in"
+	locker_fd[$name]=$fd
+}
+
+locker_has_spoken()
+{
+	[ -s "$T/$1.says" ]
+}
+
+# locker_says NAME WORDS: waits until it has said something; it must be that.
+locker_says()
+{
+	wait_until "${3:-$((50 * ${TIME_FACTOR:-1}))}" locker_has_spoken "$1" || fail "$1 says nothing, but should say '$2'"
+	assert_eq "$(tail -1 "$T/$1.says")" "$2" "what $1 says"
+}
+
+# It lets go by its end.
+locker_ends()
+{
+	local fd=${locker_fd[$1]}
+	exec {fd}>&-
+	unset "locker_fd[$1]"
+	wait "${locker_pid[$1]}" || true
+}
+
+# try_lock FILE HOW [WORD…]: what a process says that tries, and lets go at once.
+try_lock()
+{
+	timeout 50 "${locker_in[@]}" python3 "$lib_dir/locker.py" "$@" </dev/null | head -1
+}
+
 # --- running the tests ------------------------------------------------------------------------------------------------
 
 # Programs built with sanitizers write their complaints to a file for each process, where teardown looks for them.

@@ -208,7 +208,7 @@ needs_fuse()
 integration()
 {
 	local status=0 script
-	for script in tests/integration/{exportd,semantics,sharing,odd_servers,errors,probe,recovery,bench}.sh; do
+	for script in tests/integration/{exportd,semantics,sharing,odd_servers,errors,probe,recovery,locks,bench}.sh; do
 		"$script" || status=1
 	done
 	tests/integration/workload.sh --nfsrdma "" || status=1
@@ -222,7 +222,7 @@ integration_asan()
 	local status=0 script
 	export BUILD=$PWD/build-asan SCALE=small TIME_FACTOR=4 GROUP_PREFIX=asan/
 	export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=halt_on_error=1
-	for script in tests/integration/{exportd,semantics,sharing,odd_servers,errors,probe,recovery,bench}.sh; do
+	for script in tests/integration/{exportd,semantics,sharing,odd_servers,errors,probe,recovery,locks,bench}.sh; do
 		"$script" || status=1
 	done
 	tests/integration/workload.sh --nfsrdma nconnect=2 cp_a git sqlite_wal tar large_file many_names parallel_small_files fsx ||
