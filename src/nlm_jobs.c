@@ -229,6 +229,7 @@ static void on_blocked(struct nlm *nlm, struct job *job)
 
 static void on_grace(struct nlm *nlm, struct job *job)
 {
+	log_debug("%s: a lock waits for the end of the server's grace period", nlm->args.source);
 	job->blocked = false;
 	if (job->unwanted)
 		put_back(nlm, job, -EINTR);
