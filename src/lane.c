@@ -367,6 +367,7 @@ void lane_destroy(struct lane *lane)
 	rpcrdma_destroy(lane->xprt);
 	data_destroy(lane);
 	ops_destroy(lane);
+	revalidate_free(lane);
 	free(lane->fuse_head);
 	if (lane->wake_fd >= 0)
 		close(lane->wake_fd);

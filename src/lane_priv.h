@@ -74,7 +74,7 @@ struct lane {
 		*commit_last; /* files waiting for an op of the lane's own, for their COMMIT */
 	struct lane_timer commit_timer;
 
-	struct revalidation *revalidation; /* revalidate.c; NULL: nothing is being asked */
+	struct revalidation *revalidation; /* revalidate.c */
 	struct lane_timer revalidate_timer;
 
 	unsigned int cleanups_wait; /* silly.c: for an op of the lane's own */

@@ -14,23 +14,13 @@
 #define SECOND_NS 1000000000ull
 #define FILES_MAX 256u /* of one look; the next finds the rest */
 
-/* The lane's, from a look that found files until they are all asked for. */
+/* The lane's, made once: looking takes no memory. */
 struct revalidation {
-	struct op *op;
+	struct op *op;			/* NULL: nothing is being asked */
 	struct inode *files[FILES_MAX]; /* each holds a reference until it is asked for */
 	unsigned int nfiles;		/* left */
-	struct cred cred;		/* of who has the first one open: GETATTR asks for no rights */
+	struct cred cred;		/* of who has the last one open: GETATTR asks for no rights */
 };
-
-static void revalidation_end(struct lane *lane)
-{
-	struct revalidation *r = lane->revalidation;
-
-	while (r->nfiles)
-		inode_unref(r->files[--r->nfiles]);
-	free(r);
-	lane->revalidation = NULL;
-}
 
 static void ask_next(struct op *op);
 
@@ -39,7 +29,7 @@ static void on_getattr(struct op *op, int err, struct xdr_reader *results)
 	struct revalidation *r = op->lane->revalidation;
 	struct nfs3_attr_res res;
 
-	if (!r) { /* stopped */
+	if (r->op != op) { /* stopped */
 		op_reply_none(op);
 		return;
 	}
@@ -64,23 +54,26 @@ static void ask_next(struct op *op)
 		op_rpc(op, NFSPROC3_GETATTR, &r->cred, &r->files[r->nfiles - 1]->fh, on_getattr);
 		return;
 	}
-	revalidation_end(op->lane);
+	r->op = NULL;
 	op_reply_none(op);
+}
+
+static void forget_rest(struct revalidation *r)
+{
+	while (r->nfiles)
+		inode_unref(r->files[--r->nfiles]);
 }
 
 static void ask(struct lane *lane)
 {
-	struct revalidation *r = calloc(1, sizeof *r);
+	struct revalidation *r = lane->revalidation;
 
-	if (!r)
-		return;
 	r->nfiles = data_outdated_files(lane_now(lane), r->files, FILES_MAX, &r->cred);
 	r->op = r->nfiles ? op_begin_own(lane) : NULL;
-	lane->revalidation = r;
 	if (r->op)
 		ask_next(r->op);
 	else
-		revalidation_end(lane);
+		forget_rest(r);
 }
 
 static void on_look(struct lane_timer *timer)
@@ -89,7 +82,7 @@ static void on_look(struct lane_timer *timer)
 
 	if (atomic_load(&lane->stop) || !data_still_open())
 		return;
-	if (!lane->revalidation && lane_connected(lane))
+	if (!lane->revalidation->op && lane_connected(lane))
 		ask(lane);
 	revalidate_start(lane);
 }
@@ -101,14 +94,28 @@ void revalidate_start(struct lane *lane)
 
 	if (limits->noac || limits->reg_max_ns == 0) /* the kernel asks before each read(2) */
 		return;
+	if (!lane->revalidation)
+		lane->revalidation = calloc(1, sizeof *lane->revalidation);
+	if (!lane->revalidation)
+		return;
 	lane_timer_set(lane, &lane->revalidate_timer,
 		       lane_now(lane) + (least > SECOND_NS ? least : SECOND_NS), on_look);
 }
 
 void revalidate_stop(struct lane *lane)
 {
-	if (!lane->revalidation)
+	struct revalidation *r = lane->revalidation;
+
+	if (!r || !r->op)
 		return;
-	op_cancel(lane->revalidation->op);
-	revalidation_end(lane);
+	struct op *op = r->op;
+
+	r->op = NULL;
+	op_cancel(op);
+	forget_rest(r);
+}
+
+void revalidate_free(struct lane *lane)
+{
+	free(lane->revalidation);
 }

@@ -18,7 +18,8 @@ struct lane;
 
 /* A file has been opened where none was open. On a lane. */
 void revalidate_start(struct lane *lane);
-/* The lane is to end. */
+/* The lane is to end, and has ended. */
 void revalidate_stop(struct lane *lane);
+void revalidate_free(struct lane *lane);
 
 #endif
