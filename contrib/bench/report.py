@@ -7,6 +7,7 @@ Each figure is the median of the rounds. A multiple is that of the first target'
 
 import argparse
 import csv
+import math
 import statistics
 import subprocess
 
@@ -23,12 +24,12 @@ def is_bulk(rows):
     return bool(moved) and moved * (1 << 20) >= BULK_BYTES * median(rows, "operations_per_s")
 
 
-def figure(value, digits=3):
-    """To so many digits, and no exponent."""
+def figure(value):
+    """To three digits, and no exponent."""
     if value is None:
         return "-"
-    whole = len(str(int(abs(value)))) if abs(value) >= 1 else 0
-    return "%.*f" % (max(digits - max(whole, 1), 0), value)
+    before = math.floor(math.log10(abs(value))) if value else 0
+    return "%.*f" % (max(2 - before, 0), value)
 
 
 class Report:
@@ -65,7 +66,8 @@ class Report:
 
     def latency_cell(self, workload, target):
         rows = self.rows[workload, target]
-        return "%s / %s" % (figure(median(rows, "p50_us")), figure(median(rows, "p99_us")))
+        p50, p99 = median(rows, "p50_us"), median(rows, "p99_us")
+        return "-" if p50 is None else "%s / %s" % (figure(p50), figure(p99))
 
     def cpu_cell(self, workload, target):
         rows = self.rows[workload, target]
