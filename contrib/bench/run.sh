@@ -14,8 +14,8 @@
 #
 #	--rounds N	how often the targets take turns (5)
 #	--out DIR	where figures.csv, report.md and, if there is a gnuplot, plot.svg go (build/bench)
-#	--only A,B…	workloads, as listed by workloads.py --list; others go to workloads.py too:
-#	--mib N, --files N, --seconds N
+#	--only A,B…	workloads: workloads.py --list
+#	--mib N --files N --seconds N	the large file, how many small ones, how long random I/O goes on (512, 2000, 2)
 #
 # docs/PERFORMANCE.md says how the figures are to be read.
 
@@ -100,21 +100,29 @@ report()
 	echo "kept in $OUT: figures.csv, report.md${plot[0]:+, plot.svg}"
 }
 
-# In the scratch directory $T, which is swept when this ends.
-inside()
+parse()
 {
-	set -euo pipefail
 	rounds=5 OUT=$build_dir/bench targets=() workload_options=()
 	while [ $# -gt 0 ]; do
 		case $1 in
-		--rounds) rounds=$2 && shift ;;
-		--out) OUT=$(realpath -m "$2") && shift ;;
-		--only | --mib | --files | --seconds) workload_options+=("$1" "$2") && shift ;;
-		local | passthrough | nfsrdma | nfsrdma:* | /*) targets+=("$1") ;;
+		local | passthrough | nfsrdma | nfsrdma:* | /*) targets+=("$1") && shift && continue ;;
 		esac
-		shift
+		[ $# -ge 2 ] || usage
+		case $1 in
+		--rounds) rounds=$2 ;;
+		--out) OUT=$(realpath -m "$2") ;;
+		--only | --mib | --files | --seconds) workload_options+=("$1" "$2") ;;
+		*) usage ;;
+		esac
+		shift 2
 	done
-	[ ${#targets[@]} -gt 0 ] || targets=(passthrough "nfsrdma:memreg=window" "nfsrdma:memreg=persistent" "nfsrdma:nconnect=2" "nfsrdma:nconnect=4")
+	[[ $rounds =~ ^[1-9][0-9]*$ ]] || usage
+	[ ${#targets[@]} -gt 0 ] || targets=(passthrough nfsrdma:memreg=window nfsrdma:memreg=persistent nfsrdma:nconnect=2 nfsrdma:nconnect=4)
+}
+
+# In the scratch directory $T, which is swept when this ends.
+inside()
+{
 	mkdir -p "$OUT" "$T/store" "$T/mnt"
 	rm -f "$OUT"/{figures.csv,report.md,plot.svg}
 	build_passthrough
@@ -130,26 +138,13 @@ inside()
 	report
 }
 
-check_arguments()
-{
-	while [ $# -gt 0 ]; do
-		case $1 in
-		--rounds | --out | --only | --mib | --files | --seconds)
-			[ $# -ge 2 ] || usage
-			shift
-			;;
-		local | passthrough | nfsrdma | nfsrdma:* | /*) ;;
-		*) usage ;;
-		esac
-		shift
-	done
-}
-
 if [ "${1:-}" = --inside ]; then
-	inside "${@:2}"
+	set -euo pipefail
+	parse "${@:2}"
+	inside
 	exit
 fi
-check_arguments "$@"
+parse "$@"
 reason=$(why_no_fuse)
 [ -z "$reason" ] || { echo "cannot be run here: $reason" >&2 && exit 1; }
 packages_install "${packages_build[@]}" "${packages_run[@]}" "${packages_bench[@]}" || exit
