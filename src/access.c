@@ -24,6 +24,12 @@ static bool same_caller(const struct access_slot *slot, const struct cred *cred)
 	       memcmp(slot->gids, cred->gids, cred->ngids * sizeof cred->gids[0]) == 0;
 }
 
+static bool same_rights(const struct access_slot *slot, const struct nfs3_attr *attr)
+{
+	return nfs3_time_cmp(slot->ctime, attr->ctime) == 0 && slot->mode == attr->mode &&
+	       slot->owner == attr->uid && slot->group == attr->gid;
+}
+
 bool access_known(const struct access_cache *cache, const struct attr_cache *attr, const struct cred *cred,
 		  uint32_t wanted, uint64_t now_ns, uint32_t *granted)
 {
@@ -33,7 +39,7 @@ bool access_known(const struct access_cache *cache, const struct attr_cache *att
 		const struct access_slot *slot = &cache->slots[i];
 
 		if (slot->asked && (slot->asked & wanted) == wanted && same_caller(slot, cred) &&
-		    nfs3_time_cmp(slot->ctime, attr->attr.ctime) == 0) {
+		    same_rights(slot, &attr->attr)) {
 			*granted = slot->granted & wanted;
 			return true;
 		}
@@ -49,10 +55,10 @@ static struct access_slot *slot_for(struct access_cache *cache, const struct cre
 	return &cache->slots[cache->next++ % ACCESS_SLOTS];
 }
 
-void access_store(struct access_cache *cache, const struct attr_cache *attr, const struct cred *cred,
+void access_store(struct access_cache *cache, const struct nfs3_attr *attr, const struct cred *cred,
 		  uint32_t asked, uint32_t granted)
 {
-	if (!attr->known || !asked)
+	if (!asked)
 		return;
 	struct access_slot *slot = slot_for(cache, cred);
 
@@ -62,5 +68,8 @@ void access_store(struct access_cache *cache, const struct attr_cache *attr, con
 	slot->gid = cred->gid;
 	slot->ngids = cred->ngids;
 	memcpy(slot->gids, cred->gids, cred->ngids * sizeof cred->gids[0]);
-	slot->ctime = attr->attr.ctime;
+	slot->ctime = attr->ctime;
+	slot->mode = attr->mode;
+	slot->owner = attr->uid;
+	slot->group = attr->gid;
 }

@@ -3,8 +3,9 @@
  * What the server's ACCESS said about one file, per credential. A pure type: the inode's lock is the
  * caller's, time is an argument.
  *
- * An answer is believed for as long as the file's attributes are (attr.h) and its ctime is still the one it
- * was given at: a chmod, chown or ACL change sets a new ctime.
+ * An answer is believed for as long as the file's attributes are (attr.h), and its ctime, mode, owner and
+ * group are still those that came with the answer: a chmod, chown or ACL change sets a new ctime, except
+ * within the same tick of the server's clock, which is several milliseconds long.
  */
 #ifndef ACCESS_H
 #define ACCESS_H
@@ -20,7 +21,8 @@ struct access_cache {
 		uint32_t granted; /* of those */
 		uint32_t uid, gid, ngids;
 		uint32_t gids[CRED_GIDS_MAX];
-		struct nfs3_time ctime;
+		struct nfs3_time ctime; /* of the file, as are these */
+		uint32_t mode, owner, group;
 	} slots[ACCESS_SLOTS];
 	unsigned int next;
 };
@@ -32,8 +34,8 @@ uint32_t access_wanted(enum nfs3_type type, int mask);
  * allowed. */
 bool access_known(const struct access_cache *cache, const struct attr_cache *attr, const struct cred *cred,
 		  uint32_t wanted, uint64_t now_ns, uint32_t *granted);
-/* Remembers an answer, if the attributes that came with it are the ones in attr. */
-void access_store(struct access_cache *cache, const struct attr_cache *attr, const struct cred *cred,
+/* Remembers an answer. attr: the attributes that came with it. */
+void access_store(struct access_cache *cache, const struct nfs3_attr *attr, const struct cred *cred,
 		  uint32_t asked, uint32_t granted);
 
 #endif

@@ -273,8 +273,9 @@ static void on_may_access(struct op *op, int err, struct xdr_reader *results)
 			err = nfs3_errno(res.status);
 	}
 	if (!err) {
-		inode_access_store(inode, op_cred(op), access_wanted(inode->type, R_OK | W_OK | X_OK),
-				   res.access);
+		if (res.attr.present)
+			inode_access_store(inode, &res.attr.attr, op_cred(op),
+					   access_wanted(inode->type, R_OK | W_OK | X_OK), res.access);
 		err = (res.access & op->may.asked) == op->may.asked ? 0 : -EACCES;
 	}
 	may_end(op, err);

@@ -371,13 +371,14 @@ bool inode_access_known(struct inode *inode, const struct cred *cred, uint32_t w
 	return known;
 }
 
-void inode_access_store(struct inode *inode, const struct cred *cred, uint32_t asked, uint32_t granted)
+void inode_access_store(struct inode *inode, const struct nfs3_attr *attr, const struct cred *cred,
+			uint32_t asked, uint32_t granted)
 {
 	pthread_mutex_lock(&inode->lock);
 	if (!inode->access)
 		inode->access = calloc(1, sizeof *inode->access);
 	if (inode->access)
-		access_store(inode->access, &inode->attr, cred, asked, granted);
+		access_store(inode->access, attr, cred, asked, granted);
 	pthread_mutex_unlock(&inode->lock);
 }
 

@@ -121,7 +121,8 @@ void inode_names_changed(struct inode_table *table, uint64_t now_ns);
 /* access.h under the lock taken here. */
 bool inode_access_known(struct inode *inode, const struct cred *cred, uint32_t wanted, uint64_t now_ns,
 			uint32_t *granted);
-void inode_access_store(struct inode *inode, const struct cred *cred, uint32_t asked, uint32_t granted);
+void inode_access_store(struct inode *inode, const struct nfs3_attr *attr, const struct cred *cred,
+			uint32_t asked, uint32_t granted);
 
 /* Fills *st from the cached attributes, and *valid_ns with how much longer they may be believed. The size is
  * the larger of the server's and the end of pending data; a silly-renamed file has one link less, for the

@@ -354,13 +354,14 @@ static void an_open_is_sent_back_once_whatever_others_do_meanwhile(void **state)
 static void access_answers_are_kept_with_the_inode(void **state)
 {
 	struct inode_table *table = table_new();
-	struct inode *a = get(table, "a", attr_of(NFS3_REG, 7), 0);
+	struct nfs3_attr attr = attr_of(NFS3_REG, 7);
+	struct inode *a = get(table, "a", attr, 0);
 	struct cred cred;
 	uint32_t granted;
 
 	cred_init(&cred, NULL, 1, 1, NULL, 0);
 	assert_false(inode_access_known(a, &cred, NFS3_ACCESS_READ, 1, &granted));
-	inode_access_store(a, &cred, NFS3_ACCESS_READ, NFS3_ACCESS_READ);
+	inode_access_store(a, &attr, &cred, NFS3_ACCESS_READ, NFS3_ACCESS_READ);
 	assert_true(inode_access_known(a, &cred, NFS3_ACCESS_READ, 1, &granted));
 	assert_int_equal(granted, NFS3_ACCESS_READ);
 	inode_table_destroy(table);
