@@ -69,10 +69,11 @@ assert_fails()
 	[ "$status" -lt 124 ] || fail "ended with status $status: $*"
 }
 
-# wait_until SECONDS COMMAND…: polls until the command succeeds; fails when the time is over.
+# wait_until SECONDS COMMAND…: polls until the command succeeds; fails when the time is over, which is TIME_FACTOR times as
+# long where everything is slow.
 wait_until()
 {
-	local limit_s=$1 deadline_us
+	local limit_s=$(($1 * ${TIME_FACTOR:-1})) deadline_us
 	shift
 	deadline_us=$((${EPOCHREALTIME/./} + limit_s * 1000000))
 	until "$@"; do
@@ -327,7 +328,7 @@ locker_has_spoken()
 # locker_says NAME WORDS: waits until it has said something; it must be that.
 locker_says()
 {
-	wait_until "${3:-$((50 * ${TIME_FACTOR:-1}))}" locker_has_spoken "$1" || fail "$1 says nothing, but should say '$2'"
+	wait_until "${3:-50}" locker_has_spoken "$1" || fail "$1 says nothing, but should say '$2'"
 	assert_eq "$(tail -1 "$T/$1.says")" "$2" "what $1 says"
 }
 

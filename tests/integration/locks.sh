@@ -30,7 +30,7 @@ server_has_seen()
 # awaits PATTERN: a line of what has been said to the lock server.
 awaits()
 {
-	wait_until $((40 * ${TIME_FACTOR:-1})) server_has_seen "$1" || fail "never came: $1"
+	wait_until 40 server_has_seen "$1" || fail "never came: $1"
 }
 
 mount_log_has()
@@ -40,7 +40,7 @@ mount_log_has()
 
 mount_says()
 {
-	wait_until $((40 * ${TIME_FACTOR:-1})) mount_log_has "$1" || fail "the mount never says: $1"
+	wait_until 40 mount_log_has "$1" || fail "the mount never says: $1"
 }
 
 held_are()
@@ -54,7 +54,7 @@ held_are()
 # server_holds WORDS: in the end that is what the server thinks is locked.
 server_holds()
 {
-	wait_until $((40 * ${TIME_FACTOR:-1})) held_are "$1" || fail "the server has locks '$(cat "$T/server.held")', not '$1'"
+	wait_until 40 held_are "$1" || fail "the server has locks '$(cat "$T/server.held")', not '$1'"
 }
 
 is_up()
@@ -88,7 +88,7 @@ mount_locked()
 	mount_log=$T/nfsrdma.log
 	"$NFSRDMA" "127.0.0.2:$export" "$mnt" -d -o "port=$rdma_port,mountport=$tcp_port,${1:-lock}" >"$mount_log" 2>&1 </dev/null &
 	mount_pid=$!
-	wait_until $((20 * ${TIME_FACTOR:-1})) is_up || fail "not mounted"
+	wait_until 20 is_up || fail "not mounted"
 	is_mounted "$mnt" || fail "mount failed: $(tail -3 "$mount_log")"
 }
 

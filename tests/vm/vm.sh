@@ -216,7 +216,7 @@ with_server_in_guest()
 	prepare_share
 	start_guest serve_siw "$((${limits[$test_name]:-$default_limit_s} * ${TIME_FACTOR:-1}))" \
 		"user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:$rdma-:20049,hostfwd=tcp:127.0.0.1:$mountd-:20048"
-	wait_until $((120 * ${TIME_FACTOR:-1})) guest_is_ready || fail "the guest's server does not come up"
+	wait_until 600 guest_is_ready || fail "the guest's server does not come up"
 	rdma_port=$rdma tcp_port=$mountd
 	mount_nfs /exp "$T/mnt" device=softiwarp
 	"$@" "$T/mnt"
