@@ -181,18 +181,17 @@ static void clear_timer(struct rdma_listener *l)
 		;
 }
 
-/* When there is none, the news are all taken. */
+/* True: one of them is a request, and there may be more news. */
 static bool take_news(struct rdma_listener *l, struct request *request)
 {
 	unsigned int news = verbs_news_take(&l->news);
+	bool found = news & NEWS_CM && next_request(l, request);
 
 	if (news & NEWS_TIMER)
 		clear_timer(l);
-	if (news & NEWS_CM && next_request(l, request))
-		return true;
 	if (news)
 		follow_adapter(l);
-	return false;
+	return found;
 }
 
 static void keep_peer(struct rdma_cm_id *id, struct sockaddr_storage *peer)
@@ -207,7 +206,8 @@ static void keep_peer(struct rdma_cm_id *id, struct sockaddr_storage *peer)
 static void turn_away(struct rdma_cm_id *id)
 {
 	rdma_reject(id, NULL, 0);
-	rdma_destroy_id(id);
+	if (!id->verbs || !verbs_context_keep(id))
+		rdma_destroy_id(id);
 }
 
 static void adopt(struct endpoint *ep, const struct request *request)
