@@ -9,7 +9,9 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -241,6 +243,17 @@ static int conn_new(struct rdma_conn **conn)
 	return 0;
 }
 
+/* Not for each of the attempts that a client makes. */
+static void tell_once(int err)
+{
+	static atomic_bool told;
+	if (!atomic_exchange(&told, true))
+		fprintf(stderr,
+			"nfsrdma-exportd: a connection was refused, its memory cannot be registered: %s%s\n",
+			strerror(-err),
+			err == -ENOMEM ? " (is the limit of locked memory too low? see ulimit -l)" : "");
+}
+
 static void *conn_thread(void *arg)
 {
 	struct rdma_conn *c = arg;
@@ -254,7 +267,10 @@ static void *conn_thread(void *arg)
 		.on_call = on_call,
 		.ctx = c,
 	};
-	if (rpcrdma_svc_create(&params, &c->svc) == 0)
+	int err = rpcrdma_svc_create(&params, &c->svc);
+	if (err)
+		tell_once(err);
+	else
 		serve_connection(c);
 	conn_close(c);
 	return NULL;
