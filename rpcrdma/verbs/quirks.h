@@ -4,7 +4,7 @@
  * on. Nothing else in rpcrdma/verbs knows an adapter by name. And what becomes of what we ask for where an
  * adapter can take less. Pure functions of what the adapter says of itself.
  *
- * Four peculiarities have no entry because one rule serves all adapters:
+ * Five peculiarities have no entry because one rule serves all adapters:
  *
  * - Invalidating a window twice, once by the peer's Send with Invalidate and once by us, is a NULL
  *   dereference in rxe: the machine panics (Linux 6.1.192 and 6.12.117). So no window is ever invalidated
@@ -16,6 +16,8 @@
  * - On siw a Send or RDMA Write completes before an RDMA Read that was posted before it (Linux 6.1.192 and
  *   6.12.117): so a completion ends those before it only that have none of their own.
  * - rxe and siw cannot part from a context that is open, and their removal waits for us: see removal.c.
+ * - siw's provider takes the key of a Send with Invalidate from where an RDMA Write has its key (rdma-core
+ *   44). So it is put in both places; it means nothing to others in the second.
  *
  * And one that we cannot help: rdma_connect() over siw waits for the TCP connection (Linux 6.1.192), so a
  * lane stands still while a server that it reaches over siw does not answer.

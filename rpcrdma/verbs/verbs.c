@@ -234,8 +234,10 @@ static int verbs_queue_send(struct rdma_ep *base, const struct rdma_sge *sge, un
 		return -EINVAL;
 	struct ibv_send_wr *wr = add_request(ep, RDMA_WC_SEND, ctx, ctx);
 	wr->opcode = invalidate_rkey ? IBV_WR_SEND_WITH_INV : IBV_WR_SEND;
-	if (invalidate_rkey)
+	if (invalidate_rkey) {
 		wr->invalidate_rkey = invalidate_rkey;
+		wr->wr.rdma.rkey = invalidate_rkey; /* where siw looks for it: see quirks.h */
+	}
 	gather(wr, sge, nsge);
 	return 0;
 }
