@@ -252,12 +252,17 @@ row_kernel_tcp_to_exportd()
 	work_kernel "proto=tcp,port=$tcp_port"
 }
 
+# exportd over softiwarp, then over verbs: siw at both ends.
 row_kernel_siw_to_exportd()
 {
 	siw_up
 	modprobe rpcrdma
 	mkdir "$T/export"
 	start_exportd "$T/export" --no-root-squash --listen $address
+	work_kernel "proto=rdma,port=$rdma_port"
+	work=large_file
+	unset rdma_port tcp_port
+	start_exportd "$T/export" --no-root-squash --listen $address --device verbs
 	work_kernel "proto=rdma,port=$rdma_port"
 }
 
