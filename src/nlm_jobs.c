@@ -366,16 +366,26 @@ static void begin_unlock(struct nlm *nlm, struct job *job)
 }
 
 static void close_next(struct nlm *nlm, struct job *job);
+static void send_close(struct nlm *nlm, struct job *job);
 
 static void on_closed(struct nlm *nlm, struct job *job, int err, struct xdr_reader *r)
 {
 	uint32_t status;
 	err = status_of(err, r, &status);
+	if (!err && status == NLM_DENIED_GRACE) {
+		nlm_pause(nlm, job, GRACE_NS, send_close);
+		return;
+	}
 	owner_put(job);
 	if (err)
 		finish(nlm, job, err);
 	else
 		close_next(nlm, job);
+}
+
+static void send_close(struct nlm *nlm, struct job *job)
+{
+	call_unlock(nlm, job, 0, LOCKS_END, on_closed);
 }
 
 /* One owner after the other: locks of an open file description have one, and those of processes have gone
@@ -390,7 +400,7 @@ static void close_next(struct nlm *nlm, struct job *job)
 	owner_use(job, owner);
 	job->cred = owner->cred;
 	locks_unset(&nlm->table, &job->fh, &owner->locks, 0, LOCKS_END);
-	call_unlock(nlm, job, 0, LOCKS_END, on_closed);
+	send_close(nlm, job);
 }
 
 void jobs_begin(struct nlm *nlm, struct job *job)
@@ -527,6 +537,7 @@ static void reclaim_done(struct nlm *nlm, struct job *job, bool held)
 	reclaim_next(nlm, job);
 }
 
+/* Looks again for what is stale. */
 static void reclaim_restart(struct nlm *nlm, struct job *job)
 {
 	owner_put(job);
@@ -544,12 +555,18 @@ static void on_taken_anew(struct nlm *nlm, struct job *job, int err, struct xdr_
 }
 
 /* Not in its grace period: it has not restarted at all, and then we still hold the lock and are granted it
- * once more; or we are too late. */
+ * once more; or we are too late.
+ * ORDER: not if the range has been unlocked, or locked in another way, since the reclaim was sent: the call
+ * that did it has been sent too, and this one would come behind it. */
 static void on_reclaimed(struct nlm *nlm, struct job *job, int err, struct xdr_reader *r)
 {
 	uint32_t status;
 	err = status_of(err, r, &status);
-	if (!err && status == NLM_DENIED_GRACE) {
+	bool late = !err && status == NLM_DENIED_GRACE;
+	if (late && !locks_hold(&nlm->table, &job->fh, &job->owner->locks, job->piece.start, job->piece.end,
+				job->piece.exclusive)) {
+		reclaim_restart(nlm, job);
+	} else if (late) {
 		struct nlm_lock lock =
 			lock_for(nlm, job, job->piece.start, job->piece.end, job->piece.exclusive);
 		call_lock(nlm, job, &lock, false, false, on_taken_anew);

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: MIT
 #
 # lock_server.py CONTROL LOG: what a client's locks need beside NFS, on loopback of a network namespace of its own: rpcbind
-# (port 111 and /run/rpcbind.sock), a status monitor, and a lock manager (NLM version 4 over TCP) that can be told to misbehave.
-# Commands come by the FIFO CONTROL, a line each behind a number, and "done NUMBER" is a line of LOG; every call that comes, and what it was answered, is a line of LOG.
+# (port 111 and /run/rpcbind.sock), a status monitor, and a lock manager (NLM version 4 over TCP) that can be told to
+# misbehave. Every call that comes, and what it was answered, is a line of LOG. Commands come by the FIFO CONTROL, a line
+# each behind a number, and "done NUMBER" in LOG says that it is done:
 #
 #	rival hold START END | rival drop	another client has that range, exclusively; grants go out when it drops it
 #	grant msg|call|udp|none			how grants are called back: GRANTED_MSG, GRANTED, that by UDP, not at all
 #	late					the next LOCK that has to wait is answered after its grant was
+#	slow | go				reclaims are answered only when it says go
 #	cross					the next CANCEL meets a grant that is just going out
 #	restart | grace on | grace off		loses all locks and connections; takes reclaims only, takes none
 #	restart late START END			loses all, and its grace period is over, and another client has that range
@@ -31,7 +33,8 @@ PROCS = {0: "NULL", 1: "TEST", 2: "LOCK", 3: "CANCEL", 4: "UNLOCK", 15: "GRANTED
 lock = threading.RLock()
 log_file = open(sys.argv[2], "a", buffering=1)
 registered, held, waiters, conns = {}, [], [], set()
-grant_kind, grace, late, cross, misanswer = "msg", False, False, False, None
+grant_kind, grace, late, slow, cross, misanswer = "msg", False, False, False, False, None
+kept = []
 monitored = None
 xids = iter(range(1000, 1 << 30))
 granting = queue.Queue()
@@ -132,7 +135,8 @@ def overlap(a, b):
 
 def conflict(want):
     for have in held:
-        if have["fh"] in (want["fh"], None) and have["svid"] != want["svid"] and overlap(have, want) and (have["ex"] or want["ex"]):
+        others = have["fh"] in (want["fh"], None) and have["svid"] != want["svid"]
+        if others and overlap(have, want) and (have["ex"] or want["ex"]):
             return have
     return None
 
@@ -218,7 +222,9 @@ def on_lock(cookie, r, reply):
             waiters.append(want)
     log("LOCK", *shown, status)
     result = opaque(cookie) + u32(status)
-    if status == BLOCKED and late:
+    if reclaim and slow:
+        kept.append(lambda: reply(result))
+    elif status == BLOCKED and late:
         late = False
         waiters.remove(want)
         take(want)
@@ -350,7 +356,7 @@ def notify(priv, state):
 
 
 def command(words):
-    global grant_kind, grace, late, cross, misanswer
+    global grant_kind, grace, late, slow, cross, misanswer
     match words:
         case ["rival", "hold", start, end]:
             held.append({"fh": None, "svid": 1, "start": int(start), "end": int(end), "ex": True})
@@ -361,6 +367,12 @@ def command(words):
             pass
         case ["late"]:
             late = True
+        case ["slow"]:
+            slow = True
+        case ["go"]:
+            slow = False
+            while kept:
+                kept.pop(0)()
         case ["cross"]:
             cross = True
         case ["restart"]:

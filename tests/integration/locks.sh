@@ -256,7 +256,7 @@ test_answers_that_are_none()
 	local how
 	for how in cut long fragment close noise; do
 		tell answer $how
-		assert_eq "$(try_lock "$mnt/file" fcntl ex | tr -d '\n')" "$([ $how = cut ] && echo EIO || echo held)" "a lock whose answer is: $how"
+		assert_eq "$(try_lock "$mnt/file" fcntl ex)" "$([ $how = cut ] && echo EIO || echo held)" "a lock whose answer is: $how"
 		awaits "^answered LOCK $how"
 		server_holds ""
 	done
@@ -353,6 +353,22 @@ test_status_monitors_word()
 	awaits '^LOCK ex 0 9 new try 0'
 	mount_says 'locks on the server: 1 are held again, 0 are lost'
 	locker_ends a
+	server_holds ""
+	done_with_locks
+}
+
+test_unlocked_while_it_is_reclaimed()
+{
+	serve_locks
+	locker a "$mnt/file" fcntl ex 0 10
+	locker_says a held
+	tell slow
+	tell notify 3
+	awaits '^LOCK ex 0 9 reclaim try 4'
+	locker_ends a
+	awaits '^UNLOCK'
+	tell go
+	mount_says 'locks on the server: 0 are held again, 0 are lost'
 	server_holds ""
 	done_with_locks
 }
