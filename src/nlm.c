@@ -407,9 +407,10 @@ static int try_register(struct nlm *nlm)
 {
 	uint16_t port;
 	int err = registered_port(nlm, &port);
-	if (err)
+	nlm->registered = !err && port == nlm_svc_tcp_port(nlm->svc);
+	if (err || nlm->registered)
 		return err;
-	if (port && port != nlm_svc_tcp_port(nlm->svc) && is_alive(nlm, port))
+	if (port && is_alive(nlm, port))
 		return -EADDRINUSE;
 	unregister(nlm); /* what is left of one that has died */
 	err = set_all(nlm);
@@ -421,11 +422,14 @@ static int try_register(struct nlm *nlm)
 
 void nlm_register_again(struct nlm *nlm)
 {
-	if (nlm->registered || nlm->now_ns < nlm->register_ns)
+	bool before = nlm->registered;
+	if (nlm->now_ns < nlm->register_ns)
 		return;
-	if (try_register(nlm) == 0)
-		log_info("%s: registered with rpcbind: locks are granted by callback from now on",
-			 nlm->args.source);
+	try_register(nlm);
+	if (nlm->registered != before)
+		log_info("%s: %s with rpcbind: locks that are waited for are %s from now on",
+			 nlm->args.source, before ? "another lock manager has taken our place" : "registered",
+			 before ? "asked for each second" : "granted by callback");
 	nlm->now_ns = clock_ns();
 	nlm->register_ns = nlm->now_ns + REGISTER_NS;
 }
@@ -459,7 +463,6 @@ static int begin_service(struct nlm *nlm, const char **note, char *err)
 		return fail(err, error, "cannot listen for the server's callbacks", strerror(-error));
 	error = try_register(nlm);
 	if (error == -EADDRINUSE) {
-		nlm->register_ns = clock_ns() + REGISTER_NS;
 		*note = "note: another lock manager (the kernel's, or another mount's) is registered with "
 			"rpcbind on "
 			"this machine: a lock that is waited for is granted up to a second late";

@@ -10,7 +10,7 @@
  *
  * The callback. Servers find our service by rpcbind on this machine, where there can be one for the program.
  * When there is another (the kernel's, or another mount), its grants come too late to us, not never: we ask
- * again each second instead, and try to register whenever somebody waits.
+ * again each second instead, and look at it again whenever somebody waits.
  *
  * Recovery. Locks die with the server that has granted them. After each new connection, be it that the status
  * monitor told of a restart or that the old connection just ended, all that are held are reclaimed; if the

@@ -128,8 +128,8 @@ void nlm_pause(struct nlm *nlm, struct job *job, uint64_t pause_ns, job_fn *on_d
 void nlm_disconnect(struct nlm *nlm);
 /* Sends a call of which nobody awaits the reply, if there is a connection. */
 void nlm_say(struct nlm *nlm, const uint8_t *msg, int len);
-/* Tries to become the lock manager that rpcbind on this machine names, if some time has gone since the last
- * try. */
+/* Looks whether we are (still) the lock manager that rpcbind on this machine names, and tries to become it,
+ * if some time has gone since the last look. */
 void nlm_register_again(struct nlm *nlm);
 
 /* ---- nlm_jobs.c ---- */

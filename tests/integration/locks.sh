@@ -410,6 +410,24 @@ test_another_lock_manager_is_registered()
 	! server_has_seen '^UNSET' || fail "the other was unregistered"
 }
 
+# As the kernel does with its first mount that has locks.
+test_another_lock_manager_takes_over()
+{
+	serve_locks
+	tell service 0
+	tell grant none
+	tell rival hold 0 9
+	locker a "$mnt/file" fcntl ex 0 20 wait
+	mount_says 'another lock manager has taken our place'
+	tell rival drop
+	locker_says a held
+	locker_ends a
+	server_holds ""
+	: >"$T/server.log"
+	done_with_locks
+	! server_has_seen '^UNSET' || fail "the other was unregistered"
+}
+
 # What a mount left that was killed.
 test_stale_registration_is_replaced()
 {
