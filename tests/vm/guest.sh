@@ -480,6 +480,231 @@ row_map_cost()
 	/host/bin/map_cost --device=verbs --address=$address --csv=/host/out/map_cost.csv $options >/host/out/map_cost.txt
 }
 
+# --- locks: the client in a network of its own, with rpcbind and rpc.statd of its own -----------------------------------
+
+# Its /run is its own too: there is the socket of rpcbind.
+client_up()
+{
+	modprobe veth
+	ip netns add client
+	ip link add v0 type veth peer name v1 netns client
+	ip addr add $address/24 dev v0
+	ip link set v0 up
+	ip -n client addr add 10.9.0.2/24 dev v1
+	ip -n client link set v1 up
+	ip -n client link set lo up
+	# shellcheck disable=SC2016 # for its shell
+	T=$T ip netns exec client unshare --mount --propagation private bash -ec '
+		mount -t tmpfs tmpfs /run
+		mkdir -p /run/rpcbind /run/sendsigs.omit.d /run/lock
+		touch "$T/client"
+		exec sleep infinity' &
+	client_pid=$!
+	wait_until 20 test -e "$T/client"
+}
+
+in_client()
+{
+	nsenter --target "$client_pid" --net --mount "$@"
+}
+
+# mount_with_locks OPTIONS: in the foreground, for its log.
+mount_with_locks()
+{
+	mkdir -p /mnt
+	in_client "$NFSRDMA" $address:/exp /mnt -d -o "device=softiwarp,$1" >>"$T/nfsrdma.log" 2>&1 </dev/null &
+	mount_pid=$!
+	wait_until $((60 * ${TIME_FACTOR:-1})) mounted_or_ended || fail "not mounted"
+	in_client mountpoint -q /mnt || fail "mount failed: $(tail -3 "$T/nfsrdma.log")"
+}
+
+mounted_or_ended()
+{
+	in_client mountpoint -q /mnt || process_ended "$mount_pid"
+}
+
+log_says()
+{
+	grep -qE -- "$1" "$T/nfsrdma.log"
+}
+
+# ours NAME HOW [WORD…], theirs, servers: a process that locks /exp/file through nfsrdma, through the kernel's client, and on the
+# server itself.
+ours()
+{
+	local name=$1
+	shift
+	locker_in=(nsenter --target "$client_pid" --net --mount)
+	locker "$name" /mnt/file "$@"
+	locker_in=()
+}
+
+theirs()
+{
+	local name=$1
+	shift
+	locker "$name" /kmnt/file "$@"
+}
+
+servers_try()
+{
+	try_lock /exp/file "$@"
+}
+
+ours_try()
+{
+	locker_in=(nsenter --target "$client_pid" --net --mount)
+	try_lock /mnt/file "$@"
+	locker_in=()
+}
+
+server_lets()
+{
+	[ "$(servers_try "$@")" = held ]
+}
+
+lock_conflicts()
+{
+	ours a fcntl ex 0 10
+	locker_says a held
+	assert_eq "$(servers_try fcntl ex 5 10)" denied "a lock on the server that overlaps ours"
+	assert_eq "$(servers_try fcntl ex 10 10)" held "a lock on the server behind ours"
+	assert_eq "$(ours_try fcntl sh 9 1)" denied "a lock of another process of the same mount"
+	assert_eq "$(try_lock /kmnt/file fcntl ex)" denied "a lock of the kernel's client"
+	assert_eq "$(try_lock /kmnt/file test | cut -d" " -f1-3)" "ex 0 10" "F_GETLK by the kernel's client"
+	assert_eq "$(ours_try test | cut -d" " -f1-3)" "ex 0 10" "F_GETLK by ours"
+	locker_ends a
+	assert_eq "$(servers_try fcntl ex)" held "a lock on the server when ours is gone"
+	ours b flock sh
+	locker_says b held
+	assert_eq "$(ours_try fcntl ex 3 1)" denied "fcntl against flock"
+	assert_eq "$(ours_try flock sh)" held "flock shared"
+	assert_eq "$(servers_try fcntl sh)" held "a shared lock on the server"
+	locker_ends b
+	theirs c fcntl ex 100 50
+	locker_says c held
+	assert_eq "$(ours_try test | cut -d" " -f1-3)" "ex 100 50" "F_GETLK by ours of theirs"
+	locker_ends c
+}
+
+locks_are_waited_for()
+{
+	theirs a fcntl ex
+	locker_says a held
+	ours b fcntl ex 0 1 wait
+	wait_until 30 log_says 'a lock is waited for' || fail "ours does not wait"
+	locker_ends a
+	locker_says b held
+	log_says 'is granted by callback' || fail "no callback came"
+	theirs c fcntl ex wait
+	locker_ends b
+	locker_says c held
+	locker_ends c
+}
+
+waits_are_interrupted()
+{
+	theirs a fcntl ex
+	locker_says a held
+	: >"$T/nfsrdma.log"
+	ours b fcntl ex wait
+	wait_until 30 log_says 'a lock is waited for' || fail "ours does not wait"
+	kill -USR1 "${locker_pid[b]}"
+	locker_says b interrupted
+	locker_ends b
+	: >"$T/nfsrdma.log"
+	ours c flock ex wait
+	wait_until 30 log_says 'a lock is waited for' || fail "ours does not wait"
+	kill -KILL "${locker_pid[c]}"
+	locker_ends c
+	locker_ends a
+	wait_until 30 server_lets fcntl ex || fail "a wait that has ended left a lock"
+}
+
+death_unlocks()
+{
+	ours a fcntl ex
+	locker_says a held
+	kill -KILL "${locker_pid[a]}"
+	wait_until 30 server_lets fcntl ex || fail "the lock of a process that was killed stays"
+	locker_ends a
+	ours b ofd ex
+	locker_says b held
+	assert_eq "$(servers_try fcntl ex)" denied "against an OFD lock"
+	locker_ends b
+	wait_until 30 server_lets fcntl ex || fail "an OFD lock stays when its file is closed"
+}
+
+restarts_are_survived()
+{
+	ours a fcntl ex 0 10
+	ours b fcntl sh 20 10
+	locker_says a held
+	locker_says b held
+	rpc.nfsd 0
+	# While the server is down another gets what one of them had.
+	locker rival /exp/file fcntl ex 20 10
+	locker_says rival held
+	sysctl -qw fs.nfs.nlm_grace_period=30
+	knfsd_start
+	wait_until 60 log_says 'locks on the server: 1 are held again, 1 are lost' || fail "no reclaim"
+	log_says 'a lock of process [1-9][0-9]* is lost' || fail "the lost lock is not named"
+	assert_eq "$(servers_try fcntl ex 0 10)" denied "the reclaimed lock"
+	locker_ends rival
+	: >"$T/nfsrdma.log"
+	timeout 60 sm-notify -d -f -v $address
+	wait_until 60 log_says 'the status monitor says that the server has restarted' || fail "no word of the status monitor"
+	wait_until 60 log_says 'locks on the server: 1 are held again, 0 are lost' || fail "no reclaim after the status monitor's word"
+	assert_eq "$(servers_try fcntl ex 0 10)" denied "the lock after the second reclaim"
+	locker_ends a
+	locker_ends b
+	wait_until 30 server_lets fcntl ex || fail "a reclaimed lock stays when it is unlocked"
+}
+
+lock_needs()
+{
+	local status=0
+	in_client timeout 60 "$NFSRDMA" $address:/exp /mnt -o device=softiwarp,lock >"$T/refused.log" 2>&1 </dev/null || status=$?
+	cat "$T/refused.log"
+	assert_eq "$status" 1 "exit status of a mount with lock"
+	grep -q "$1.*nolock" "$T/refused.log" || fail "the cure is not named"
+}
+
+row_locks()
+{
+	# sm-notify wants to know who it is.
+	echo "$address server" >>/etc/hosts
+	client_up
+	modprobe -a siw lockd
+	rdma link add siw0 type siw netdev v0
+	sysctl -qw fs.nfs.nlm_timeout=3 fs.nfs.nlm_grace_period=3
+	knfsd
+	rpc.statd --no-notify
+	echo Y >/proc/fs/nfsd/v4_end_grace
+	lock_needs 'rpcbind is not running'
+	in_client rpcbind -w
+	lock_needs 'rpc.statd is not running'
+	cp -a /var/lib/nfs /var/lib/nfs-client
+	in_client rpc.statd --no-notify -P /var/lib/nfs-client
+	mount_with_locks lock
+	[ -n "$(ls /var/lib/nfs-client/sm)" ] || fail "rpc.statd watches nobody"
+	modprobe nfs
+	mkdir -p /kmnt
+	mount -t nfs -o vers=3,proto=tcp,mountport=20048,lock $address:/exp /kmnt
+	in_client rpcinfo -p | grep -q '100021 *4 *tcp' || fail "not registered with rpcbind"
+	lock_conflicts
+	locks_are_waited_for
+	waits_are_interrupted
+	death_unlocks
+	umount /kmnt
+	restarts_are_survived
+	in_client umount /mnt
+	wait_until 30 process_ended "$mount_pid" || fail "the daemon goes on after the unmount"
+	! in_client rpcinfo -p | grep -q '100021' || fail "still registered with rpcbind"
+	assert_eq "$(ls /var/lib/nfs-client/sm)" "" "what rpc.statd watches after the unmount"
+	kill "$client_pid"
+}
+
 # argument: seconds. The server for somebody outside: until the file /host/done appears.
 row_serve_siw()
 {

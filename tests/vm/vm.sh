@@ -199,6 +199,12 @@ test_unplug_uverbs_first()
 	in_guest unplug_uverbs_first "rxe exportd 0.0.0.0"
 }
 
+limits[locks]=300
+test_locks()
+{
+	in_guest locks
+}
+
 guest_is_ready()
 {
 	[ -e "$share/out/ready" ] || process_ended "$guest_pid"
