@@ -295,6 +295,17 @@ def listing_in_a_circle():
     check("goes round in a circle" in open(mount.log).read(), "the log does not say so")
 
 
+def listing_that_starts_small_and_grows():
+    server = Server()
+    server.dtpref = 50000
+    fill(server, 3000)
+    with mounted(server) as mount:
+        equal(len(os.listdir(mount.dir)), 3000, "names")
+    rooms = [what[2] for what in server.log if what[0] == "readdirplus"]
+    equal(rooms[:4], [8192, 16384, 32768, 50000], "bytes asked for")
+    equal(set(rooms[3:]), {50000}, "bytes asked for at the end")
+
+
 def listing_that_outlives_a_name():
     """A name that went away behind the place that a listing has come to is not brought back by it."""
     server = Server()
@@ -685,6 +696,26 @@ def question_about_an_open_file_that_is_never_answered():
             server.silent, asked = True, server.calls["getattr"]
         eventually(20, lambda: server.calls["getattr"] > asked, "the open file is not asked for")
         os.close(fd)
+
+
+def attributes_are_believed_for_their_time():
+    for options, believed in (("acregmin=600,acregmax=600", True), ("noac", False), ("actimeo=0", False)):
+        server = Server()
+        node = server.make(server.root, b"file", data=b"old")
+        with mounted(server, options) as mount:
+            equal(os.stat(mount.path("file")).st_size, 3, "size")
+            with server.lock:
+                server.change(node, b"newer")
+            equal(os.stat(mount.path("file")).st_size, 3 if believed else 5, f"size after a change by others, mounted with {options}")
+            equal(read_file(mount.path("file")), b"newer", f"content of the file, opened anew, mounted with {options}")
+            equal(os.stat(mount.path("file")).st_size, 5, "size after the file was opened")
+    server = Server()
+    node = server.make(server.root, b"file", data=b"old")
+    with mounted(server, "acregmin=1,acregmax=1") as mount:
+        equal(os.stat(mount.path("file")).st_size, 3, "size")
+        with server.lock:
+            server.change(node, b"newer")
+        eventually(20, lambda: os.stat(mount.path("file")).st_size == 5, "the new size is never seen")
 
 
 def name_that_a_listing_has_shown():

@@ -62,6 +62,11 @@ test_listing_in_a_circle()
 	server listing_in_a_circle
 }
 
+test_listing_that_starts_small_and_grows()
+{
+	server listing_that_starts_small_and_grows
+}
+
 test_listing_that_outlives_a_name()
 {
 	server listing_that_outlives_a_name
@@ -155,6 +160,11 @@ test_others_changes_are_seen_by_who_has_the_file_open()
 test_question_about_an_open_file_that_is_never_answered()
 {
 	server question_about_an_open_file_that_is_never_answered
+}
+
+test_attributes_are_believed_for_their_time()
+{
+	server attributes_are_believed_for_their_time
 }
 
 test_name_that_a_listing_has_shown()
