@@ -3,10 +3,12 @@
  * map_cost: what it costs to map memory for one RPC and to unmap it again, with each mapping strategy. Not a
  * test: it prints what it measured. docs/PERFORMANCE.md says how to read it.
  *
- *	map	by itself, through the pool as the client does it: borrow, map, doorbell, unmap, doorbell,
- *wait for the device to confirm, give back. In an RPC a bind shares the doorbell of the Send behind it, so
- *this is the most that mapping can cost read	an RPC whose reply brings a payload, by the client (rpcrdma.h)
- *from a responder (responder.h) write	an RPC whose call carries one
+ * "map" is mapping by itself, through the pool as the client does it: borrow, map, doorbell, unmap, doorbell,
+ * wait for the device to confirm, give back. In an RPC a bind shares the doorbell of the Send behind it, so
+ * this is the most that mapping can cost.
+ *
+ * "read" is an RPC whose reply brings a payload, by the client (rpcrdma.h) from a responder (responder.h);
+ * "write" one whose call carries it.
  *
  * One operation is under way at a time. Both ends are this process, a thread each, over a connection through
  * the device; either sleeps while it has nothing to do, as the products do. The strategies take turns, each
