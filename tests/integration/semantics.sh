@@ -260,10 +260,12 @@ test_directories()
 # Others make and remove names while one goes through the directory, back to places that it remembers, and to its beginning.
 test_a_listing_while_names_come_and_go()
 {
+	local rounds=12 count=2000
+	[ "$SCALE" = small ] && rounds=4 count=500
 	serve_and_mount nconnect=2
-	python3 - "$mnt" "$export" <<-'EOF'
+	python3 - "$mnt" "$export" "$rounds" "$count" <<-'EOF'
 		import ctypes, multiprocessing, os, random, struct, sys
-		mnt, export = sys.argv[1:]
+		mnt, export, rounds, count = sys.argv[1:]
 		libc = ctypes.CDLL(None, use_errno=True)
 		def getdents(fd, room):
 		    buffer = ctypes.create_string_buffer(room)
@@ -275,7 +277,7 @@ test_a_listing_while_names_come_and_go()
 		        found.append((buffer.raw[at + 19:at + length].split(b"\0")[0].decode(), off))
 		        at += length
 		    return found
-		stay = {"stays%d" % i for i in range(2000)}
+		stay = {"stays%d" % i for i in range(int(count))}
 		for name in stay:
 		    open(f"{export}/{name}", "w").close()
 		end = multiprocessing.Event()
@@ -287,7 +289,7 @@ test_a_listing_while_names_come_and_go()
 		others = [multiprocessing.Process(target=disturb, args=(d, i), daemon=True) for i, d in enumerate((mnt, export))]
 		for p in others: p.start()
 		rng = random.Random(5)
-		for round in range(12):
+		for round in range(int(rounds)):
 		    fd = os.open(mnt, os.O_RDONLY)
 		    seen, places = [], [(0, 0)]
 		    while True:
@@ -315,7 +317,7 @@ limits[a_directory_of_many_names]=900
 test_a_directory_of_many_names()
 {
 	local count=100000 before after
-	[ "$SCALE" = small ] && count=20000
+	[ "$SCALE" = small ] && count=5000
 	[ "$SCALE" = full ] && count=1000000
 	mkdir -p "$T/export/many"
 	python3 -c '
