@@ -44,6 +44,8 @@ static struct in_addr device_address; /* of the device that is being tested */
 #define PRIVATE_ANYWHERE 56u
 
 #define MEMORY_BYTES ((size_t)4 << 20)
+/* Nothing happens for so long: it never will. An adapter may send again what was lost after seconds only. */
+#define STUCK_MS 20000
 #define WC_MAX 512
 
 /* One side: an endpoint, a region, and the completions that were polled from it. */
@@ -91,7 +93,7 @@ static bool pump(struct pair *p)
 static void wait_event(struct pair *p)
 {
 	struct epoll_event event;
-	if (epoll_wait(p->epoll_fd, &event, 1, 5000) == 0)
+	if (epoll_wait(p->epoll_fd, &event, 1, STUCK_MS) == 0)
 		fail_msg("nothing happens any more");
 }
 
