@@ -263,6 +263,7 @@ row_kernel_siw_to_exportd()
 	work=large_file
 	unset rdma_port tcp_port
 	start_exportd "$T/export" --no-root-squash --listen $address --device verbs
+	/host/bin/first_reply $address "$rdma_port" 5 verbs # and what exportd keeps after its first connection is there
 	work_kernel "proto=rdma,port=$rdma_port"
 }
 
