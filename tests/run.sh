@@ -205,10 +205,13 @@ needs_fuse()
 	"$@"
 }
 
+# All of tests/integration but a suite of its own and what is called below, so that none is forgotten.
+mapfile -t integration_scripts < <(printf '%s\n' tests/integration/*.sh | grep -vE '/(capture|workload)\.sh$')
+
 integration()
 {
 	local status=0 script
-	for script in tests/integration/{exportd,semantics,sharing,odd_servers,errors,probe,recovery,locks,bench}.sh; do
+	for script in "${integration_scripts[@]}"; do
 		"$script" || status=1
 	done
 	tests/integration/workload.sh --nfsrdma "" || status=1
@@ -222,7 +225,7 @@ integration_asan()
 	local status=0 script
 	export BUILD=$PWD/build-asan SCALE=small TIME_FACTOR=4 GROUP_PREFIX=asan/
 	export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=halt_on_error=1
-	for script in tests/integration/{exportd,semantics,sharing,odd_servers,errors,probe,recovery,locks,bench}.sh; do
+	for script in "${integration_scripts[@]}"; do
 		"$script" || status=1
 	done
 	tests/integration/workload.sh --nfsrdma nconnect=2 cp_a git sqlite_wal tar large_file many_names parallel_small_files fsx ||
