@@ -47,8 +47,8 @@ prepare_share()
 		work="cp_a sqlite_wal large_file fsx"
 		tree=/usr/include/linux/netfilter large_mib=24 fsx_ops=300
 	fi
-	printf 'work="%s" pjdfstests="%s"\nexport TIME_FACTOR=10 SCALE=small LARGE_MIB=%s FSX_OPS=%s TREE=%s\n' \
-		"${VM_WORK:-$work}" "${PJDFSTESTS:-}" "$large_mib" "$fsx_ops" "$tree" >"$share/env"
+	printf 'work="%s" pjdfstests="%s" vm_scale=%s\nexport TIME_FACTOR=10 SCALE=small LARGE_MIB=%s FSX_OPS=%s TREE=%s\n' \
+		"${VM_WORK:-$work}" "${PJDFSTESTS:-}" "$SCALE" "$large_mib" "$fsx_ops" "$tree" >"$share/env"
 }
 
 # Works in a directory as the guest would.
