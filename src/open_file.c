@@ -161,20 +161,30 @@ static bool keep_pages(struct inode *inode)
 	return keep;
 }
 
-static int open_with(struct inode *inode, const struct cred *cred, struct fuse_file_info *fi)
+/* What the reply to OPEN and CREATE lets the kernel do. Who only reads has nothing to save at a close: no
+ * FLUSH, unless it ends locks on the server. It would cost a round trip, and older kernels let it wait for the
+ * writes of others to the same file, so that on a dead server a reader who was killed could not go (seen,
+ * Linux 6.1 and 6.12). */
+static void tell_kernel(const struct options *opts, struct inode *inode, struct fuse_file_info *fi)
+{
+	fi->keep_cache = keep_pages(inode);
+	fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY && !options_posix_locks_are_servers(opts);
+}
+
+static int open_with(const struct options *opts, struct inode *inode, const struct cred *cred,
+		     struct fuse_file_info *fi)
 {
 	struct open_file *file = open_file_new(inode, cred, fi->flags);
 	if (!file)
 		return -ENOMEM;
 	fi->fh = (uint64_t)(uintptr_t)file;
-	fi->keep_cache = keep_pages(inode);
+	tell_kernel(opts, inode, fi);
 	return 0;
 }
 
 int data_open_created(struct op *op, struct inode *inode, const struct cred *cred, struct fuse_file_info *fi)
 {
-	(void)op;
-	return open_with(inode, cred, fi);
+	return open_with(op->lane->mount->opts, inode, cred, fi);
 }
 
 /* The kernel's handle is gone. The caller holds the inode. True: it was the file's last. */
@@ -221,7 +231,7 @@ static void on_may_open(struct op *op, int err)
 	}
 	struct fuse_file_info fi = s->fi; /* the op ends with its reply */
 	fi.fh = (uint64_t)(uintptr_t)s->file;
-	fi.keep_cache = keep_pages(s->inode);
+	tell_kernel(op->lane->mount->opts, s->inode, &fi);
 	if (op_reply_open(op, &fi))
 		data_open_undo(&fi);
 }

@@ -98,6 +98,17 @@ void options_defaults(struct options *o, bool by_root);
 int options_parse_list(struct options *o, const char *list, char *err);
 int options_parse_source(struct options *o, const char *source, char *err);
 
+/* Are locks by fcntl(2), or by flock(2), the server's? Else the kernel keeps them by itself. */
+static inline bool options_posix_locks_are_servers(const struct options *o)
+{
+	return o->local_lock == LOCAL_LOCK_NONE || o->local_lock == LOCAL_LOCK_FLOCK;
+}
+
+static inline bool options_flocks_are_servers(const struct options *o)
+{
+	return o->local_lock == LOCAL_LOCK_NONE || o->local_lock == LOCAL_LOCK_POSIX;
+}
+
 /* What --help and --version print. */
 void options_help(FILE *out);
 void options_version(FILE *out);

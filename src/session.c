@@ -25,16 +25,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static bool locks_posix(const struct options *o)
-{
-	return o->local_lock == LOCAL_LOCK_NONE || o->local_lock == LOCAL_LOCK_FLOCK;
-}
-
-static bool locks_flock(const struct options *o)
-{
-	return o->local_lock == LOCAL_LOCK_NONE || o->local_lock == LOCAL_LOCK_POSIX;
-}
-
 static void on_init(void *userdata, struct fuse_conn_info *conn)
 {
 	struct nfs_mount *mount = userdata;
@@ -59,10 +49,10 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	 * DONT_MASK: NFSv3 knows no umask: the kernel applies it.
 	 * POSIX_ACL: the server checks, by ACCESS.
 	 * CACHE_SYMLINKS: a link's text would stay after others have replaced it under the same file id. */
-	if (locks_posix(mount->opts))
+	if (options_posix_locks_are_servers(mount->opts))
 		want |= FUSE_CAP_POSIX_LOCKS; /* fcntl(2) locks are the server's to give; without it, the
 						 kernel's */
-	if (locks_flock(mount->opts))
+	if (options_flocks_are_servers(mount->opts))
 		want |= FUSE_CAP_FLOCK_LOCKS; /* the same for flock(2) */
 	if (!mount->opts->ac || mount->opts->acregmax == 0)
 		want = (want & ~(unsigned int)FUSE_CAP_EXPLICIT_INVAL_DATA) |
