@@ -338,7 +338,7 @@ row_ipv6()
 declare -A not_against_knfsd=(
 	[semantics]='nconnect_4|mounted_by_an_ordinary_user|lanes_that_cannot_start|fstab|ipv6'
 	[sharing]=export_contains_its_own_mount
-	[recovery]='two_slot_arena.*'
+	[recovery]='two_slot_arena.*|terminated_daemon_ends_in_the_middle_of_things'
 )
 # And those that make a row short enough for SCALE=ci.
 declare -A ci_against_knfsd=(
