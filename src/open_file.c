@@ -162,8 +162,8 @@ static bool keep_pages(struct inode *inode)
 }
 
 /* What the reply to OPEN and CREATE lets the kernel do. Who only reads has nothing to save at a close: no
- * FLUSH, unless it ends locks on the server. It would cost a round trip, and older kernels let it wait for the
- * writes of others to the same file, so that on a dead server a reader who was killed could not go (seen,
+ * FLUSH, unless it ends locks on the server. It would cost a round trip, and older kernels let it wait for
+ * the writes of others to the same file, so that on a dead server a reader who was killed could not go (seen,
  * Linux 6.1 and 6.12). */
 static void tell_kernel(const struct options *opts, struct inode *inode, struct fuse_file_info *fi)
 {
