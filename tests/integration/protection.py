@@ -87,9 +87,10 @@ class Mount:
         check(found, "the daemon's arena is not among its mappings")
         return found
 
-    def lost_lines(self):
+    def terminated_lines(self):
+        """Of connections, also of those that were misused before their first reply: 'cannot connect'."""
         with open(self.log) as log:
-            return [line for line in log if "connection lost" in line]
+            return [line for line in log if "ended with a Terminate" in line]
 
     def unmount(self):
         subprocess.run(["umount", self.dir], check=True, timeout=60)
@@ -110,8 +111,8 @@ class Test:
 
     def said_so(self, times):
         deadline = time.monotonic() + 20
-        while len(self.mount.lost_lines()) < times:
-            check(time.monotonic() < deadline, f"the log has {self.mount.lost_lines()}, expected {times} lines")
+        while len(self.mount.terminated_lines()) < times:
+            check(time.monotonic() < deadline, f"the log has {self.mount.terminated_lines()}, expected {times} lines")
             time.sleep(0.02)
 
     def end(self):
