@@ -67,13 +67,19 @@ lock_server_is_ready()
 	server_has_seen '^ready'
 }
 
-start_lock_server()
+# In a network and a /run of its own: sets export and mnt, which are there then.
+enter_private()
 {
 	in_private
 	ip link set lo up
 	mount -t tmpfs -o mode=755 tmpfs /run
 	export=$T/export mnt=$T/mnt
 	mkdir -p "$export" "$mnt"
+}
+
+start_lock_server()
+{
+	enter_private
 	mkfifo "$T/control"
 	: >"$T/server.log"
 	python3 "$lib_dir/integration/lock_server.py" "$T/control" "$T/server.log" &
@@ -499,11 +505,7 @@ test_locks_are_where_caches_meet()
 
 test_what_lock_needs()
 {
-	in_private
-	ip link set lo up
-	mount -t tmpfs -o mode=755 tmpfs /run
-	export=$T/export mnt=$T/mnt
-	mkdir -p "$export" "$mnt"
+	enter_private
 	start_exportd "$export" --listen 127.0.0.2
 	local status=0
 	"$NFSRDMA" "127.0.0.2:$export" "$mnt" -o "port=$rdma_port,mountport=$tcp_port,lock" >"$T/out" 2>&1 </dev/null || status=$?
