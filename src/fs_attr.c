@@ -52,9 +52,7 @@ static void on_getattr(struct op *op, int err, struct xdr_reader *results)
 	int verdict = 0;
 
 	if (!err)
-		err = nfs3_decode_getattr(results, &res);
-	if (!err)
-		err = nfs3_errno(res.status);
+		err = nfs3_getattr_verdict(results, &res);
 	if (!err) {
 		verdict = inode_take_attr(g->inode, &res.attr, op->submitted_ns, lane_now(op->lane));
 		err = fs_verdict(g->inode, verdict);
@@ -251,9 +249,7 @@ static void on_may_getattr(struct op *op, int err, struct xdr_reader *results)
 	struct nfs3_attr_res res;
 
 	if (!err)
-		err = nfs3_decode_getattr(results, &res);
-	if (!err)
-		err = nfs3_errno(res.status);
+		err = nfs3_getattr_verdict(results, &res);
 	if (!err)
 		err = fs_verdict(op->may.inode, inode_take_attr(op->may.inode, &res.attr, op->submitted_ns,
 								lane_now(op->lane)));

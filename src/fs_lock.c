@@ -161,9 +161,7 @@ static void on_lock_attr(struct op *op, int err, struct xdr_reader *results)
 	struct inode *inode = state_of(op)->file->inode;
 	struct nfs3_attr_res res;
 	if (!err)
-		err = nfs3_decode_getattr(results, &res);
-	if (!err)
-		err = nfs3_errno(res.status);
+		err = nfs3_getattr_verdict(results, &res);
 	if (err)
 		inode_expire(inode);
 	else

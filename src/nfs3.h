@@ -504,6 +504,9 @@ int nfs3_decode_setattr(struct xdr_reader *r, struct nfs3_wcc_res *res);
 int nfs3_decode_lookup(struct xdr_reader *r, struct nfs3_lookup_res *res);
 int nfs3_decode_access(struct xdr_reader *r, uint32_t asked, struct nfs3_access_res *res);
 
+/* nfs3_decode_getattr(), with a refusal of the server's as an error, too (nfs3_errno()). */
+int nfs3_getattr_verdict(struct xdr_reader *r, struct nfs3_attr_res *res);
+
 /*
  * READLINK and READ: placed_bytes is what the server put into our memory by RDMA Write, as its returned write
  * chunk says; then the length word in the message must say the same, and no bytes follow it. 0: not reduced,

@@ -232,6 +232,12 @@ int nfs3_decode_getattr(struct xdr_reader *r, struct nfs3_attr_res *out)
 	FINISH(r, res, out);
 }
 
+int nfs3_getattr_verdict(struct xdr_reader *r, struct nfs3_attr_res *res)
+{
+	int err = nfs3_decode_getattr(r, res);
+	return err ? err : nfs3_errno(res->status);
+}
+
 static int decode_wcc_only(struct xdr_reader *r, struct nfs3_wcc_res *out)
 {
 	struct nfs3_wcc_res res = {.status = xdr_u32(r)};

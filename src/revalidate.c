@@ -35,9 +35,7 @@ static void on_getattr(struct op *op, int err, struct xdr_reader *results)
 	}
 	struct inode *file = r->files[--r->nfiles];
 	if (!err)
-		err = nfs3_decode_getattr(results, &res);
-	if (!err)
-		err = nfs3_errno(res.status);
+		err = nfs3_getattr_verdict(results, &res);
 	if (!err)
 		err = fs_take(op, file, &(struct nfs3_post_attr){.present = true, .attr = res.attr});
 	if (err == -ESTALE) /* the next read(2) shall hear it */

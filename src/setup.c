@@ -126,9 +126,7 @@ static void on_root_attr(struct op *op, int err, struct xdr_reader *results)
 {
 	struct nfs3_attr_res res;
 	if (!err)
-		err = nfs3_decode_getattr(results, &res);
-	if (!err)
-		err = nfs3_errno(res.status);
+		err = nfs3_getattr_verdict(results, &res);
 	if (!err)
 		asked.mount->root_attr = res.attr;
 	asked.err = err;
