@@ -21,6 +21,7 @@ usage()
 		usage: tests/run.sh [SUITE…]
 		  unit         the unit tests
 		  unit-asan    the unit tests, built with AddressSanitizer and UndefinedBehaviorSanitizer
+		  faults       hostile and broken peers, one line a case: what unit then leaves out, and what happens to a mount
 		  lint         what tools can say about the scripts
 		  conformance  what POSIX and the Linux man pages promise, on mounts of nfsrdma-exportd
 		  integration  nfsrdma against nfsrdma-exportd: its promises, its errors, recovery, and real work in the mount
@@ -37,7 +38,7 @@ usage()
 	EOF
 }
 
-default_suites=(unit unit-asan lint conformance integration integration-asan alloc counted capture trixie)
+default_suites=(unit unit-asan faults lint conformance integration integration-asan alloc counted capture trixie)
 suites=("$@")
 [ $# -gt 0 ] || suites=("${default_suites[@]}")
 for suite in "${suites[@]}"; do
@@ -111,12 +112,12 @@ build_asan()
 	build build-asan -Db_sanitize=address,undefined -Db_lundef=false
 }
 
-# unit DIR SUITE: the unit tests as built in DIR.
+# unit DIR SUITE [ARGUMENT…]: the unit tests as built in DIR, those that meson test picks by the arguments.
 unit()
 {
 	local status=0 verdict name seconds reason
 	rm -f "$1/meson-logs/testlog.json"
-	CMOCKA_MESSAGE_OUTPUT=TAP meson test -C "$1" --suite unit --no-rebuild --print-errorlogs >"$LOGS/$2.log" 2>&1 || status=$?
+	CMOCKA_MESSAGE_OUTPUT=TAP meson test -C "$1" --no-rebuild --print-errorlogs "${@:3}" >"$LOGS/$2.log" 2>&1 || status=$?
 	while IFS=$'\t' read -r verdict name seconds reason; do
 		result "$verdict" "$name" "$seconds" "$reason"
 	done < <(python3 tests/unit_report.py "$2" "$1/meson-logs/testlog.json" || echo $'fail\t'"$2"$'\t0\tno report')
@@ -128,7 +129,7 @@ unit()
 unit_asan()
 {
 	ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-		unit build-asan unit-asan
+		unit build-asan unit-asan --suite unit
 }
 
 # lint_one NAME COMMAND…: a check that passes when the command does; what it prints is its reason.
@@ -205,8 +206,22 @@ needs_fuse()
 	"$@"
 }
 
-# All of tests/integration but a suite of its own and what is called below, so that none is forgotten.
-mapfile -t integration_scripts < <(printf '%s\n' tests/integration/*.sh | grep -vE '/(capture|workload)\.sh$')
+# What a hostile or broken server does to a mount.
+fault_scripts=(tests/integration/protection.sh)
+
+faults()
+{
+	local status=0 script
+	unit build faults --suite faults || status=1
+	for script in "${fault_scripts[@]}"; do
+		GROUP_PREFIX=faults/ needs_fuse faults "$script" || status=1
+	done
+	return "$status"
+}
+
+# All of tests/integration but suites of their own and what is called below, so that none is forgotten.
+mapfile -t integration_scripts < <(printf '%s\n' tests/integration/*.sh | grep -vE '/(capture|workload)\.sh$' |
+	grep -vxF "$(printf '%s\n' "${fault_scripts[@]}")")
 
 integration()
 {
@@ -225,7 +240,7 @@ integration_asan()
 	local status=0 script
 	export BUILD=$PWD/build-asan SCALE=small TIME_FACTOR=4 GROUP_PREFIX=asan/
 	export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=halt_on_error=1
-	for script in "${integration_scripts[@]}"; do
+	for script in "${integration_scripts[@]}" "${fault_scripts[@]}"; do
 		"$script" || status=1
 	done
 	tests/integration/workload.sh --nfsrdma nconnect=2 cp_a git sqlite_wal tar large_file many_names parallel_small_files fsx ||
@@ -243,16 +258,19 @@ wants trixie && packages+=(mmdebstrap)
 wants vm && packages+=(e2fsprogs mmdebstrap qemu-system-x86)
 part packages packages_install "${packages[@]}" || finish
 
-if wants 'unit' || wants conformance || wants integration || wants alloc || wants counted || wants capture || wants vm; then
+if wants 'unit' || wants faults || wants conformance || wants integration || wants alloc || wants counted || wants capture || wants vm; then
 	part build build build || finish
 fi
 if wants '*-asan'; then
 	part build-asan build_asan || finish
 fi
+not_twice=()
+wants faults && not_twice=(--no-suite faults)
 for suite in "${suites[@]}"; do
 	case $suite in
-	unit) part unit unit build unit ;;
+	unit) part unit unit build unit --suite unit "${not_twice[@]}" ;;
 	unit-asan) part unit-asan unit_asan ;;
+	faults) part faults faults ;;
 	lint) part lint lint ;;
 	conformance) part conformance needs_fuse conformance tests/conformance/conformance.sh ;;
 	integration) part integration needs_fuse integration integration ;;
