@@ -9,6 +9,7 @@
  */
 #include "fmrpool.h"
 #include "arena.h"
+#include "trace.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -52,6 +53,17 @@ struct fmrpool {
 	struct fmrpool_stats *stats;
 	struct fmrpool_stats own_stats;
 };
+
+/* The only place where a state changes. */
+static void fmr_move(struct fmrpool *pool, struct fmr *fmr, enum fmr_state to)
+{
+	struct fmrpool_stats *s = pool->stats;
+
+	TRACE5(fmr__state, fmr, fmr->state, to, fmr->len_bytes, fmr->access);
+	s->mapped_now += (uint64_t)(to == FMR_MAPPED) - (fmr->state == FMR_MAPPED);
+	s->unmapping_now += (uint64_t)(to == FMR_UNMAPPING) - (fmr->state == FMR_UNMAPPING);
+	fmr->state = to;
+}
 
 static size_t round_up(size_t n, size_t to)
 {
@@ -176,6 +188,7 @@ int fmrpool_create(const struct fmrpool_params *params, struct fmrpool **out)
 		pool->free = &pool->fmrs[i];
 	}
 	pool->nfree = pool->nfmrs;
+	pool->stats->fmrs = pool->nfmrs;
 	*out = pool;
 	return 0;
 fail:
@@ -254,7 +267,7 @@ void fmrpool_disconnected(struct fmrpool *pool)
 		if (fmr->state == FMR_MAPPED || fmr->state == FMR_UNMAPPING) {
 			if (pool->strategy->end)
 				pool->strategy->end(pool, fmr);
-			fmr->state = FMR_BORROWED;
+			fmr_move(pool, fmr, FMR_BORROWED);
 			pool->stats->unmapped_lost++;
 		}
 	}
@@ -271,7 +284,7 @@ int fmrpool_borrow(struct fmrpool *pool, unsigned int n, struct fmr **fmrs, void
 
 		assert(fmr->state == FMR_FREE);
 		pool->free = fmr->next_free;
-		fmr->state = FMR_BORROWED;
+		fmr_move(pool, fmr, FMR_BORROWED);
 		fmr->owner = owner;
 		fmrs[i] = fmr;
 	}
@@ -295,7 +308,7 @@ int fmrpool_map(struct fmrpool *pool, struct fmr *fmr, void *addr, uint32_t len_
 	int err = pool->strategy->map(pool, fmr);
 	if (err)
 		return err;
-	fmr->state = FMR_MAPPED;
+	fmr_move(pool, fmr, FMR_MAPPED);
 	pool->stats->mapped++;
 	return 0;
 }
@@ -303,7 +316,7 @@ int fmrpool_map(struct fmrpool *pool, struct fmr *fmr, void *addr, uint32_t len_
 int fmrpool_unmap(struct fmrpool *pool, struct fmr *fmr)
 {
 	assert(fmr->state == FMR_MAPPED);
-	fmr->state = FMR_UNMAPPING;
+	fmr_move(pool, fmr, FMR_UNMAPPING);
 	return pool->strategy->unmap(pool, fmr);
 }
 
@@ -312,7 +325,7 @@ void fmrpool_unmapped(struct fmrpool *pool, struct fmr *fmr, bool remote)
 	assert(fmr->state == (remote ? FMR_MAPPED : FMR_UNMAPPING));
 	if (pool->strategy->end)
 		pool->strategy->end(pool, fmr);
-	fmr->state = FMR_BORROWED;
+	fmr_move(pool, fmr, FMR_BORROWED);
 	fmr->rkey = 0;
 	if (remote)
 		pool->stats->unmapped_remote++;
@@ -326,7 +339,7 @@ void fmrpool_return(struct fmrpool *pool, unsigned int n, struct fmr **fmrs)
 		struct fmr *fmr = fmrs[i];
 
 		assert(fmr->state == FMR_BORROWED);
-		fmr->state = FMR_FREE;
+		fmr_move(pool, fmr, FMR_FREE);
 		fmr->owner = NULL;
 		fmr->next_free = pool->free;
 		pool->free = fmr;

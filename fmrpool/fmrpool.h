@@ -92,20 +92,28 @@ enum fmr_strategy {
 };
 const char *fmr_strategy_name(enum fmr_strategy strategy);
 
-/* Counters of one pool. They may be placed in memory that others read while the lane runs. */
+/* Counters of one pool. They may be placed in memory that others read while the lane runs. Registrations are
+ * regions, ever: on the hot path they grow with the dynamic strategy only. X(name, help) */
+#define FMRPOOL_STATS(X)                                                                                     \
+	X(borrowed, "registrations lent to RPCs")                                                            \
+	X(mapped, "maps onto a segment")                                                                     \
+	X(unmapped_local, "unmapped by our own invalidate, whose completion was seen")                       \
+	X(unmapped_remote, "unmapped by the server's Send-with-Invalidate")                                  \
+	X(unmapped_lost, "unmapped by the end of the connection")                                            \
+	X(exhausted, "borrows that found too few")                                                           \
+	X(fmrs, "registrations in the pool")                                                                 \
+	X(in_use, "registrations lent now")                                                                  \
+	X(in_use_peak, "the most that were lent at once")                                                    \
+	X(mapped_now, "registrations mapped now")                                                            \
+	X(unmapping_now, "registrations being unmapped now")                                                 \
+	X(registrations, "regions registered")                                                               \
+	X(arena_bytes_used, "payload memory in use now")                                                     \
+	X(arena_bytes_peak, "the most payload memory in use")
+
 struct fmrpool_stats {
-	uint64_t borrowed;	  /* fmrs lent, ever */
-	uint64_t mapped;	  /* maps queued, ever */
-	uint64_t unmapped_local;  /* unmapped by our own invalidate, whose completion was seen */
-	uint64_t unmapped_remote; /* unmapped by the server's Send-with-Invalidate */
-	uint64_t unmapped_lost;	  /* unmapped because the connection ended */
-	uint64_t exhausted;	  /* borrows that found too few */
-	uint64_t in_use;	  /* now lent */
-	uint64_t in_use_peak;
-	uint64_t registrations;	   /* regions registered, ever: grows on the hot path with the dynamic
-				    * strategy only */
-	uint64_t arena_bytes_used; /* now */
-	uint64_t arena_bytes_peak;
+#define X(name, help) uint64_t name;
+	FMRPOOL_STATS(X)
+#undef X
 };
 
 struct fmrpool_params {

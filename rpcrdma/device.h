@@ -148,6 +148,9 @@ struct rdma_ep {
 	/* Frames of the device's own protocol (iWARP: FPDUs) since open(), over all connections; 0 for a
 	 * device that cannot tell. */
 	uint64_t frames_in, frames_out;
+	/* System calls since open() that moved the connection's bytes; 0 for a device that makes none, or
+	 * whose library makes them. */
+	uint64_t syscalls;
 };
 
 /* What a connection to some peer would go through: struct rdma_device.probe(). */

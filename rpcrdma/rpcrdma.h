@@ -28,6 +28,7 @@
 
 #include "device.h"
 #include "fmrpool.h"
+#include "latency.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,6 +47,25 @@
 
 struct rpcrdma_xprt;
 struct rpcrdma_call;
+
+/* Counters of one kind of call (in NFS: of a procedure), in memory that others may read. Bytes are those of
+ * the RPC message as XDR has it, payload and its padding included, whether they travel inline or by RDMA.
+ * X(name, help) */
+#define RPCRDMA_KIND_STATS(X)                                                                                \
+	X(calls, "RPCs submitted")                                                                           \
+	X(sends, "messages sent for them, retransmissions included")                                         \
+	X(retransmits, "of these, those that were sent before")                                              \
+	X(replies, "messages that answered them")                                                            \
+	X(sent_bytes, "bytes of RPC messages sent, payload included")                                        \
+	X(received_bytes, "bytes of RPC messages received, payload included")
+
+struct rpcrdma_kind_stats {
+#define X(name, help) uint64_t name;
+	RPCRDMA_KIND_STATS(X)
+#undef X
+	struct latency queue; /* from rpcrdma_submit() until it is first handed to the device */
+	struct latency rtt;   /* from the latest time it was until its reply was found */
+};
 
 typedef void rpcrdma_call_fn(struct rpcrdma_call *call);
 
@@ -71,6 +91,7 @@ struct rpcrdma_call {
 	/* May be NULL: nothing of the call is in use any more, it is about to be recycled. */
 	rpcrdma_call_fn *release;
 	void *owner;
+	struct rpcrdma_kind_stats *kind; /* where it is counted; outlives the transport; NULL: nowhere */
 
 	/* The outcome, valid in done(). 0: the reply is here. -EIO: the server said RDMA_ERROR ERR_CHUNK.
 	 * -EPROTONOSUPPORT: it said ERR_VERS. -EPROTO: the reply broke the protocol. -ETIMEDOUT: a soft
@@ -82,7 +103,7 @@ struct rpcrdma_call {
 	bool in_placed;		/* the payload left the message and lies in `in`: */
 	uint32_t in_len;	/* its bytes */
 	uint32_t transmissions; /* how often it was sent: > 1 after a reconnect */
-	uint64_t submitted_ns;	/* CLOCK_MONOTONIC */
+	uint64_t submitted_ns;	/* CLOCK_MONOTONIC, as given to rpcrdma_submit() */
 	uint64_t sent_ns;	/* of the latest transmission; 0: has not left yet */
 };
 
@@ -116,6 +137,7 @@ struct rpcrdma_status {
 	X(long_calls, "calls sent by a position-zero read chunk")                                            \
 	X(long_replies, "replies received in a reply chunk")                                                 \
 	X(doorbells, "send queues handed to the device")                                                     \
+	X(syscalls, "system calls that moved data for the device; 0 when an adapter does it")                \
 	X(frames_out, "frames sent: FPDUs of iWARP; 0 when an adapter makes them")                           \
 	X(frames_in, "frames received, likewise")                                                            \
 	X(connects, "connections established")                                                               \
@@ -124,12 +146,30 @@ struct rpcrdma_status {
 	X(credits, "credits granted now")                                                                    \
 	X(outstanding, "calls sent and not answered now")                                                    \
 	X(outstanding_peak, "the most calls that were ever outstanding")                                     \
-	X(queued, "calls waiting for a credit, registrations or a connection now")
+	X(queued, "calls waiting for a credit, registrations or a connection now")                           \
+	X(waits_for, "what they wait for now: 0 nothing, 1 a connection, 2 a credit, 3 registrations")       \
+	X(state, "of the connection now: 0 down, 1 connecting, 2 up")                                        \
+	X(failures, "attempts to connect that have failed since the last that did not")
 
 struct rpcrdma_stats {
 #define X(name, help) uint64_t name;
 	RPCRDMA_STATS(X)
 #undef X
+};
+
+/* Values of the counters state and waits_for. */
+enum rpcrdma_state { RPCRDMA_STATE_DOWN, RPCRDMA_STATE_CONNECTING, RPCRDMA_STATE_UP };
+enum rpcrdma_waits {
+	RPCRDMA_WAITS_FOR_NOTHING,
+	RPCRDMA_WAITS_FOR_CONNECTION,
+	RPCRDMA_WAITS_FOR_CREDIT,
+	RPCRDMA_WAITS_FOR_REGISTRATIONS,
+};
+
+/* Of each call that has any: */
+struct rpcrdma_times {
+	struct latency map;   /* all of its segments, until its Send can be queued */
+	struct latency unmap; /* from its reply to the completion of the last invalidate of our own */
 };
 
 struct rpcrdma_params {
@@ -152,6 +192,10 @@ struct rpcrdma_params {
 	void *ctx;
 	struct rpcrdma_stats *stats;	  /* where to count; NULL: internal */
 	struct fmrpool_stats *pool_stats; /* likewise */
+	struct rpcrdma_times *times;	  /* likewise */
+	/* CLOCK_MONOTONIC, asked while time goes on within one rpcrdma_flush() or _progress(), for the
+	 * counted times only; NULL: none are taken. */
+	uint64_t (*clock_ns)(void);
 };
 
 /* Opens the endpoint, allocates calls, pool and arena, registers all memory. -errno and nothing made on

@@ -22,6 +22,11 @@ static inline uint32_t xdr_pad(uint32_t len_bytes)
 	return -len_bytes & 3;
 }
 
+static inline uint64_t xdr_padded(uint32_t len_bytes)
+{
+	return (uint64_t)len_bytes + xdr_pad(len_bytes);
+}
+
 struct xdr_reader {
 	const uint8_t *pos;
 	const uint8_t *end;

@@ -77,6 +77,7 @@ int rpcrdma_create(const struct rpcrdma_params *params, struct rpcrdma_xprt **ou
 	assert(params->credits > 0 && params->credits <= RPCRDMA_CREDITS_MAX && params->calls > 0);
 	x->params = *params;
 	x->stats = params->stats ? params->stats : &x->own_stats;
+	x->times = params->times ? params->times : &x->own_times;
 	TAILQ_INIT(&x->free);
 	TAILQ_INIT(&x->queue);
 	TAILQ_INIT(&x->sent);
@@ -138,7 +139,7 @@ void rpcrdma_destroy(struct rpcrdma_xprt *x)
 		x->stopped = true;
 		fmrpool_disconnected(x->pool);
 		while ((c = TAILQ_FIRST(&x->sent))) {
-			c->state = CALL_REPLIED;
+			call_move(c, CALL_REPLIED);
 			call_finish(c, -ECANCELED);
 		}
 		forget_recvs(x);
@@ -198,7 +199,7 @@ static void prepare(struct call *c)
 
 	c->pub = fresh;
 	LIST_INSERT_HEAD(&x->by_xid[fresh.xid & x->xid_mask], c, by_xid);
-	c->state = CALL_IDLE;
+	call_move(c, CALL_IDLE);
 	c->abandoned = false;
 }
 
@@ -223,7 +224,7 @@ void rpcrdma_call_put(struct rpcrdma_call *pub)
 
 	assert(c->state == CALL_IDLE);
 	LIST_REMOVE(c, by_xid);
-	c->state = CALL_FREE;
+	call_move(c, CALL_FREE);
 	TAILQ_INSERT_HEAD(&c->x->free, c, link);
 	c->x->nfree++;
 }
@@ -244,10 +245,12 @@ void rpcrdma_submit(struct rpcrdma_call *pub, uint64_t now_ns)
 
 	assert(c->state == CALL_IDLE && pub->done);
 	pub->submitted_ns = now_ns;
-	c->state = CALL_QUEUED;
+	call_move(c, CALL_QUEUED);
 	TAILQ_INSERT_TAIL(&x->queue, c, link);
 	x->stats->calls++;
 	x->stats->queued++;
+	if (pub->kind)
+		pub->kind->calls++;
 }
 
 void rpcrdma_call_abandon(struct rpcrdma_call *pub)
@@ -285,13 +288,13 @@ void call_finish(struct call *c, int status)
 			status = check_xid(&c->pub);
 	}
 	c->pub.status = status;
-	c->state = CALL_FINISHED;
+	call_move(c, CALL_FINISHED);
 	TAILQ_INSERT_TAIL(&x->finished, c, link);
 }
 
 void call_release(struct call *c)
 {
-	c->state = CALL_IDLE;
+	call_move(c, CALL_IDLE);
 	if (c->pub.release)
 		c->pub.release(&c->pub);
 	rpcrdma_call_put(&c->pub);
@@ -326,7 +329,7 @@ bool rpcrdma_progress(struct rpcrdma_xprt *x, uint64_t now_ns)
 
 	check_timeouts(x, now_ns);
 	deliver_finished(x);
-	count_frames(x);
+	count_device(x);
 	return more;
 }
 

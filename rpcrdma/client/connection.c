@@ -58,6 +58,7 @@ static void start_connecting(struct rpcrdma_xprt *x)
 
 	rpcrdma_private_encode(priv, &offer);
 	x->connecting = true;
+	x->stats->state = RPCRDMA_STATE_CONNECTING;
 	int err = x->ep->ops->connect(x->ep, (const struct sockaddr *)&x->params.addr, x->params.addr_len,
 				      priv, sizeof priv);
 	if (err)
@@ -131,6 +132,8 @@ static void on_established(struct rpcrdma_xprt *x)
 	x->up = true;
 	x->attempts = 0;
 	x->answered = false;
+	x->stats->state = RPCRDMA_STATE_UP;
+	x->stats->failures = 0;
 	x->stats->connects++;
 	x->stats->credits = 1;
 	x->params.on_status(x->params.ctx, &(struct rpcrdma_status){.event = RPCRDMA_UP});
@@ -162,7 +165,7 @@ static void carry_over(struct rpcrdma_xprt *x, struct call *c)
 		call_release(c);
 		return;
 	}
-	c->state = CALL_QUEUED;
+	call_move(c, CALL_QUEUED);
 	TAILQ_INSERT_HEAD(&x->queue, c, link);
 	x->stats->queued++;
 }
@@ -173,6 +176,8 @@ static void schedule_retry(struct rpcrdma_xprt *x, bool was_up, uint64_t now_ns)
 
 	x->retry_at_ns = now_ns + delay;
 	x->attempts = was_up ? 0 : x->attempts + 1;
+	x->stats->state = RPCRDMA_STATE_DOWN;
+	x->stats->failures = x->attempts;
 	x->stopped = x->params.one_shot && x->stats->connects == 0;
 	x->params.on_status(x->params.ctx, &(struct rpcrdma_status){.event = RPCRDMA_DOWN,
 								    .error = x->lost_error,

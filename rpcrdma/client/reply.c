@@ -91,6 +91,19 @@ static int read_reply(struct call *c, const struct rpcrdma_header *h, struct xdr
 	return err;
 }
 
+/* It answers the latest transmission: none is repeated on the same connection. */
+static void count_reply(const struct call *c)
+{
+	struct rpcrdma_kind_stats *kind = c->pub.kind;
+
+	if (!kind)
+		return;
+	kind->replies++;
+	kind->received_bytes += (uint64_t)c->pub.reply_len + xdr_padded(c->pub.in_len);
+	if (c->replied_ns)
+		latency_add(&kind->rtt, c->replied_ns > c->pub.sent_ns ? c->replied_ns - c->pub.sent_ns : 0);
+}
+
 static void maybe_finish(struct call *c)
 {
 	if (c->state == CALL_REPLIED && c->unmapping == 0 && !c->send_pending)
@@ -150,8 +163,9 @@ static void on_message(struct rpcrdma_xprt *x, struct recv *recv, const struct r
 		repost_recv(x, recv);
 		return;
 	}
-	c->state = CALL_REPLIED;
+	call_move(c, CALL_REPLIED);
 	c->recv = recv;
+	c->replied_ns = x->polled_ns;
 	x->stats->replies++;
 	x->answered = true;
 	backoff_reset(&x->backoff);
@@ -163,6 +177,7 @@ static void on_message(struct rpcrdma_xprt *x, struct recv *recv, const struct r
 		x->stats->credits = x->credits.granted;
 		c->pub.status = read_reply(c, &h, &r);
 	}
+	count_reply(c);
 	unmap_all(c, wc->invalidated ? wc->invalidated_rkey : 0);
 	maybe_finish(c);
 }
@@ -191,7 +206,8 @@ static void on_completion(struct rpcrdma_xprt *x, const struct rdma_wc *wc)
 	}
 	if (wc->kind == RDMA_WC_INVALIDATE) {
 		fmrpool_unmapped(x->pool, wc->ctx, false);
-		c->unmapping--;
+		if (--c->unmapping == 0 && c->replied_ns)
+			latency_add(&x->times->unmap, x->polled_ns - c->replied_ns);
 	}
 	if (c)
 		maybe_finish(c);
@@ -202,6 +218,8 @@ bool poll_completions(struct rpcrdma_xprt *x)
 	struct rdma_wc wc[32];
 	int n = x->ep->ops->poll(x->ep, wc, sizeof wc / sizeof wc[0]);
 
+	if (n > 0)
+		x->polled_ns = clock_now(x);
 	for (int i = 0; i < n; i++)
 		on_completion(x, &wc[i]);
 	return n > 0;

@@ -83,6 +83,20 @@ static unsigned int gather(struct call *c, uint32_t header_len, struct rdma_sge 
 	return n;
 }
 
+static void count_kind(const struct call *c)
+{
+	struct rpcrdma_kind_stats *kind = c->pub.kind;
+
+	if (!kind)
+		return;
+	kind->sends++;
+	kind->retransmits += c->pub.transmissions > 1;
+	kind->sent_bytes += (uint64_t)c->pub.msg_len + xdr_padded(c->plan.out_bytes);
+	if (c->x->params.clock_ns && c->pub.transmissions == 1)
+		latency_add(&kind->queue,
+			    c->pub.sent_ns > c->pub.submitted_ns ? c->pub.sent_ns - c->pub.submitted_ns : 0);
+}
+
 static void count_sent(struct rpcrdma_xprt *x, struct call *c)
 {
 	struct rpcrdma_stats *s = x->stats;
@@ -97,6 +111,7 @@ static void count_sent(struct rpcrdma_xprt *x, struct call *c)
 	s->outstanding = x->credits.in_use;
 	if (s->outstanding > s->outstanding_peak)
 		s->outstanding_peak = s->outstanding;
+	count_kind(c);
 }
 
 /* Map and queue one call that has its credit and its fmrs. Any failure here ends the connection: what was
@@ -113,6 +128,11 @@ static int send_call(struct rpcrdma_xprt *x, struct call *c, uint64_t now_ns)
 	int err = map_segments(c, &h, &mapped);
 	if (err)
 		return err;
+	if (x->params.clock_ns && mapped > 0) {
+		uint64_t mapped_ns = clock_now(x);
+		latency_add(&x->times->map, mapped_ns - now_ns);
+		now_ns = mapped_ns;
+	}
 	struct xdr_writer w = xdr_writer(c->header, HEADER_BYTES - 4);
 	rpcrdma_header_encode(&w, &h);
 	assert(!w.stuck);
@@ -140,6 +160,15 @@ bool ring_doorbell(struct rpcrdma_xprt *x)
 	return true;
 }
 
+static enum rpcrdma_waits waits_for(const struct rpcrdma_xprt *x)
+{
+	if (TAILQ_EMPTY(&x->queue))
+		return RPCRDMA_WAITS_FOR_NOTHING;
+	if (!x->up || x->lost)
+		return RPCRDMA_WAITS_FOR_CONNECTION;
+	return credits_available(&x->credits) ? RPCRDMA_WAITS_FOR_REGISTRATIONS : RPCRDMA_WAITS_FOR_CREDIT;
+}
+
 void rpcrdma_flush(struct rpcrdma_xprt *x, uint64_t now_ns)
 {
 	struct call *c;
@@ -157,13 +186,14 @@ void rpcrdma_flush(struct rpcrdma_xprt *x, uint64_t now_ns)
 		credits_take(&x->credits);
 		TAILQ_REMOVE(&x->queue, c, link);
 		x->stats->queued--;
-		c->state = CALL_SENT;
+		call_move(c, CALL_SENT);
 		TAILQ_INSERT_TAIL(&x->sent, c, link);
-		err = send_call(x, c, now_ns);
+		err = send_call(x, c, x->params.clock_ns ? clock_now(x) : now_ns);
 		if (err)
 			connection_lost(x, err, "a call could not be queued on the device");
 	}
+	x->stats->waits_for = waits_for(x);
 	ring_doorbell(x);
-	count_frames(x);
+	count_device(x);
 	fmrpool_stats(x->pool); /* brings the arena's figures up to date for those who read along */
 }

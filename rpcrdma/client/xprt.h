@@ -17,6 +17,8 @@
 #include "header.h"
 #include "plan.h"
 #include "rpcrdma.h"
+#include "trace.h"
+#include "xdr.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,6 +63,7 @@ struct call {
 	struct fmr *fmrs[CALL_MAX_FMRS]; /* plan.fmrs of them, from CALL_SENT on; in the order of
 					    map_segments() */
 	unsigned int unmapping;		 /* invalidates that have not completed */
+	uint64_t replied_ns;		 /* by params.clock_ns; 0: it has none */
 	struct recv *recv;		 /* the reply's buffer, ours until done() has returned */
 	TAILQ_ENTRY(call) link;		 /* in queue, sent, finished or free */
 	LIST_ENTRY(call) by_xid;	 /* all but CALL_FREE: nobody else gets its XID */
@@ -109,7 +112,23 @@ struct rpcrdma_xprt {
 
 	struct rpcrdma_stats *stats;
 	struct rpcrdma_stats own_stats;
+	struct rpcrdma_times *times;
+	struct rpcrdma_times own_times;
+	uint64_t polled_ns; /* when the completions at hand were polled, by params.clock_ns; 0: it has none */
 };
+
+/* The only place where a call's state changes. */
+static inline void call_move(struct call *c, enum call_state to)
+{
+	TRACE3(call__state, c->pub.xid, c->state, to);
+	c->state = to;
+}
+
+/* For the counted times; 0 when nobody counts them. */
+static inline uint64_t clock_now(const struct rpcrdma_xprt *x)
+{
+	return x->params.clock_ns ? x->params.clock_ns() : 0;
+}
 
 /* The most requests that can be queued at once: for every fmr a bind and an invalidate, for every credit a
  * Send. */
@@ -134,8 +153,9 @@ bool deliver_finished(struct rpcrdma_xprt *x); /* done() for all that are due; t
 bool ring_doorbell(struct rpcrdma_xprt *x); /* true if anything was due */
 
 /* Shows the device's own figures to those who read the transport's. */
-static inline void count_frames(struct rpcrdma_xprt *x)
+static inline void count_device(struct rpcrdma_xprt *x)
 {
+	x->stats->syscalls = x->ep->syscalls;
 	x->stats->frames_out = x->ep->frames_out;
 	x->stats->frames_in = x->ep->frames_in;
 }

@@ -435,6 +435,7 @@ static size_t fill(struct endpoint *ep)
 	do {
 		n = readv(ep->fd, iov, (int)niov);
 		ep->stats.receives++;
+		ep->ep.syscalls++;
 	} while (n < 0 && errno == EINTR);
 	if (n > 0) {
 		took(ep, iov, niov, (size_t)n);

@@ -194,6 +194,7 @@ void tx_push(struct endpoint *ep)
 				     .msg_iovlen = tx->iov_tail - tx->iov_head};
 		ssize_t n = sendmsg(ep->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 		ep->stats.sends++;
+		ep->ep.syscalls++;
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno != EAGAIN) {
@@ -278,6 +279,7 @@ void tx_terminate(struct endpoint *ep, const struct rdmap_terminate *terminate)
 	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n};
 	ssize_t sent = sendmsg(ep->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 	ep->stats.sends++;
+	ep->ep.syscalls++;
 	if (sent > 0)
 		ep->stats.bytes_out += (uint64_t)sent;
 	if (sent == (ssize_t)want) {

@@ -632,6 +632,123 @@ static void calls_that_need_many_registrations_wait_in_order_holding_none(void *
 	end_world(w);
 }
 
+static uint64_t clock_at; /* what the transport's clock says */
+static uint64_t clock_step;
+
+static uint64_t the_clock(void)
+{
+	return clock_at += clock_step;
+}
+
+static void with_clock(struct rpcrdma_params *params)
+{
+	clock_at = SEC;
+	clock_step = 0;
+	params->clock_ns = the_clock;
+}
+
+static void the_pool_and_the_queue_can_be_looked_at(void **state)
+{
+	struct world *w = new_world();
+	const struct rpcrdma_stats *stats = rpcrdma_stats(w->x);
+	const struct fmrpool_stats *pool = fmrpool_stats(rpcrdma_pool(w->x));
+	struct seen s[2];
+
+	assert_int_equal(stats->state, RPCRDMA_STATE_UP);
+	assert_int_equal(pool->fmrs, 4 * 2 + 19);
+	start_read(w, &s[0], 5000);
+	assert_int_equal(pool->mapped_now, 1);
+	submit(w, &s[1], 44);
+	turn(w);
+	assert_int_equal(stats->queued, 1); /* one credit before the first reply */
+	assert_int_equal(stats->waits_for, RPCRDMA_WAITS_FOR_CREDIT);
+	fake_hold((struct rdma_ep *)rpcrdma_endpoint(w->x), 1u << RDMA_WC_INVALIDATE);
+	answer(w, 1);
+	assert_int_equal(pool->mapped_now, 0);
+	assert_int_equal(pool->unmapping_now, 1);
+	fake_hold((struct rdma_ep *)rpcrdma_endpoint(w->x), 0);
+	turn(w);
+	assert_int_equal(pool->unmapping_now, 0);
+	fake_drop(w->server, -ECONNRESET, "lost");
+	turn(w);
+	rpcrdma_flush(w->x, w->now);
+	assert_int_equal(stats->waits_for, RPCRDMA_WAITS_FOR_CONNECTION);
+	assert_int_not_equal(stats->state, RPCRDMA_STATE_UP);
+	end_world(w);
+}
+
+static void calls_are_counted_by_their_kind(void **state)
+{
+	struct world *w = new_world_with(with_clock);
+	static struct rpcrdma_kind_stats kind;
+	struct seen s;
+
+	kind = (struct rpcrdma_kind_stats){0};
+	serve(w, &k4);
+	struct rpcrdma_call *call = new_call(w, &s, 46);
+	call->out[0] = (struct iovec){arena_alloc(rpcrdma_arena(w->x), 4096, ARENA_REPLY), 5};
+	call->nout = 1;
+	call->out_pos = 40;
+	call->kind = &kind;
+	rpcrdma_submit(call, clock_at);
+	clock_at += 3000;
+	assert_true(take(w));
+	assert_int_equal(kind.calls, 1);
+	assert_int_equal(kind.sends, 1);
+	assert_int_equal(kind.sent_bytes, 46 + 8);
+	assert_int_equal(kind.queue.sum_ns, 3000);
+	fake_drop(w->server, -ECONNRESET, "lost");
+	turn(w);
+	drop_server(w);
+	clock_at += 1000000;
+	serve(w, &k4);
+	assert_true(take(w));
+	assert_int_equal(kind.sends, 2);
+	assert_int_equal(kind.retransmits, 1);
+	clock_at += 7000;
+	answer(w, 4);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(kind.calls, 1);
+	assert_int_equal(kind.replies, 1);
+	assert_int_equal(kind.received_bytes, 24);
+	assert_int_equal(latency_count(&kind.queue), 1); /* until it was sent first */
+	assert_int_equal(kind.rtt.sum_ns, 7000);	 /* since it was sent last */
+	end_world(w);
+}
+
+static struct rpcrdma_times times;
+
+static void with_times(struct rpcrdma_params *params)
+{
+	with_clock(params);
+	times = (struct rpcrdma_times){0};
+	params->times = &times;
+}
+
+static void mapping_and_unmapping_are_timed(void **state)
+{
+	struct world *w = new_world_with(with_times);
+	struct seen s;
+
+	serve(w, &k4);
+	struct rdma_ep *ep = (struct rdma_ep *)rpcrdma_endpoint(w->x);
+	clock_step = 2000; /* each look at the clock */
+	start_read(w, &s, 5000);
+	assert_int_equal(latency_count(&times.map), 1);
+	assert_int_equal(times.map.sum_ns, 2000);
+	fake_hold(ep, 1u << RDMA_WC_INVALIDATE);
+	clock_step = 0;
+	answer(w, 4);
+	assert_int_equal(latency_count(&times.unmap), 0);
+	clock_at += 9000;
+	fake_hold(ep, 0);
+	turn(w);
+	assert_int_equal(s.done, 1);
+	assert_int_equal(latency_count(&times.unmap), 1);
+	assert_int_equal(times.unmap.sum_ns, 9000);
+	end_world(w);
+}
+
 static void a_call_may_be_renewed_in_done(void **state)
 {
 	struct world *w = new_world();
@@ -1517,6 +1634,9 @@ int main(void)
 		cmocka_unit_test(fewer_credits_than_are_in_use_stop_the_rest),
 		cmocka_unit_test(one_doorbell_serves_all_that_leaves_together),
 		cmocka_unit_test(calls_that_need_many_registrations_wait_in_order_holding_none),
+		cmocka_unit_test(the_pool_and_the_queue_can_be_looked_at),
+		cmocka_unit_test(calls_are_counted_by_their_kind),
+		cmocka_unit_test(mapping_and_unmapping_are_timed),
 		cmocka_unit_test(a_call_may_be_renewed_in_done),
 		cmocka_unit_test(the_persistent_strategy_binds_nothing),
 		cmocka_unit_test(unknown_xids_are_dropped_and_cost_no_receive),
