@@ -227,7 +227,7 @@ main()
 	check "read: same checksum" test "$(sha256sum <"$dir/out/big")" = "$sum"
 	say
 
-	build/src/nfsrdma-stat "$mount_point" >"$dir/counters"
+	build/src/nfsrdma-stat --counters "$mount_point" >"$dir/counters"
 	say "What the transport did:"
 	row "RPCs sent, answered" "$(of calls), $(of replies)"
 	row "bytes fetched by the server's RDMA Reads" "$(of out_rdma_bytes)"
@@ -253,7 +253,7 @@ main()
 	counters=$(awk -v dir="$mount_point" '$5 == dir { print "/run/nfsrdma/" $3 }' /proc/self/mountinfo)
 	exec 9<"$counters"
 	check "unmounted, and the daemon has ended by itself" unmount
-	[ -z "$statistics" ] || build/src/nfsrdma-stat --file /proc/self/fd/9 >"$statistics"
+	[ -z "$statistics" ] || build/src/nfsrdma-stat --counters --file /proc/self/fd/9 >"$statistics"
 	exec 9<&-
 	kill -TERM "$exportd_pid"
 	check "the server has ended when told to" wait "$exportd_pid"

@@ -5,12 +5,14 @@
 # The lists hold for Debian 12 and 13.
 
 # shellcheck disable=SC2034 # the lists are used by those who source this
-packages_build=(gcc libc6-dev meson ninja-build pkgconf libfuse3-dev libnfs-dev libibverbs-dev librdmacm-dev libcmocka-dev)
+packages_build=(gcc libc6-dev meson ninja-build pkgconf libfuse3-dev libnfs-dev libibverbs-dev librdmacm-dev libcmocka-dev
+	libncurses-dev)
 # To mount: fusermount3, mount.fuse3, and umount.
 # shellcheck disable=SC2034
 packages_run=(fuse3 mount python3)
+# systemtap-sdt-dev has the header for static probes (contrib/trace), without which the build leaves them out.
 # shellcheck disable=SC2034
-packages_test=(git iproute2 rsync tshark util-linux)
+packages_test=(git iproute2 rsync systemtap-sdt-dev tshark util-linux)
 # gnuplot is used when it is there.
 # shellcheck disable=SC2034
 packages_bench=(fio tar)

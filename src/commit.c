@@ -280,6 +280,7 @@ void data_turn(struct lane *lane)
 	if (lane->kept_first && (arena_wants_commit(lane->arena) || lane->run_waiters.first ||
 				 atomic_load(&lane->stop) || !arena_receive_area(lane->arena)))
 		commit_older(lane, UINT64_MAX);
+	lane->stats->fuse.kept_since_ns = lane->kept_first ? lane->kept_first->kept_ns : 0;
 	lane->stats->fuse.kept_bytes = arena_used_bytes(lane->arena, ARENA_DIRTY);
 }
 

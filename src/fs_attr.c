@@ -6,6 +6,7 @@
 #include "data.h"
 #include "fs.h"
 #include "fs_entry.h"
+#include "lane_priv.h"
 #include "xdr.h"
 
 #include <errno.h>
@@ -287,7 +288,12 @@ void fs_may(struct op *op, struct inode *inode, uint32_t access, bool fresh,
 	op->may.then = then;
 	op->may.inode = inode;
 	op->may.asked = access;
-	if (!cred || !inode_access_known(inode, cred, access, fs_clock(), &granted))
+	bool known = cred && inode_access_known(inode, cred, access, fs_clock(), &granted);
+	if (known)
+		op->lane->stats->fuse.access_known++;
+	else
+		op->lane->stats->fuse.access_asked++;
+	if (!known)
 		op_rpc(op, NFSPROC3_ACCESS, cred,
 		       &(struct nfs3_access_args){.object = &inode->fh,
 						  .access = access_wanted(inode->type, R_OK | W_OK | X_OK)},

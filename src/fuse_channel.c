@@ -65,6 +65,8 @@ static ssize_t channel_writev(int fd, struct iovec *iov, int count, void *userda
 	(void)userdata;
 	if (!init_answered)
 		complete_init(iov, count);
+	if (lane)
+		lane->stats->fuse.syscalls++;
 	/* Not a lane: the notifier's messages, which are no replies, go out by the session's own. */
 	return writev(lane ? lane->fuse_fd : fd, iov, count);
 }
@@ -197,6 +199,7 @@ static int read_one(struct lane *lane, char *area)
 			      {area, wsize},
 			      {lane->fuse_head + HEAD_BYTES + wsize, FUSE_MIN_READ_BUFFER}};
 	ssize_t n = readv(lane->fuse_fd, iov, 3);
+	lane->stats->fuse.syscalls++;
 	if (n < 0)
 		return errno == EAGAIN ? 0 : -errno;
 	if ((size_t)n < sizeof(struct fuse_in_header))

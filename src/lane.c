@@ -187,6 +187,7 @@ static void take_events(struct lane *lane, int timeout_ms)
 {
 	struct epoll_event events[8];
 	int n = epoll_wait(lane->epoll_fd, events, 8, timeout_ms);
+	lane->stats->fuse.syscalls++;
 	lane->had_event = n > 0;
 	for (int i = 0; i < n; i++) {
 		if (events[i].data.ptr == &lane->fuse_fd) {
@@ -194,6 +195,7 @@ static void take_events(struct lane *lane, int timeout_ms)
 		} else if (events[i].data.ptr == &lane->wake_fd) {
 			uint64_t count;
 			ssize_t got = read(lane->wake_fd, &count, sizeof count);
+			lane->stats->fuse.syscalls++;
 			(void)got;
 			if (atomic_exchange(&lane->poked, false))
 				lane->fuse_ready = true;
@@ -214,6 +216,7 @@ void lane_turn(struct lane *lane)
 	if (lane->had_event)
 		lane->poll_until_ns = lane->now_ns + lane->mount->opts->poll * UINT64_C(1000);
 	lane->stats->fuse.turns++;
+	lane->stats->fuse.turn_ns = lane->now_ns;
 	bool more = rpcrdma_progress(lane->xprt, lane->now_ns);
 	run_messages(lane);
 	run_timers(lane);
@@ -329,6 +332,8 @@ int lane_open(struct lane *lane, const struct lane_transport *t)
 		.ctx = lane,
 		.stats = &lane->stats->rpcrdma,
 		.pool_stats = &lane->stats->fmrpool,
+		.times = &lane->stats->times,
+		.clock_ns = lane_clock_ns,
 	};
 	int err = rpcrdma_create(&params, &lane->xprt);
 	if (err)

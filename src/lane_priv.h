@@ -7,6 +7,7 @@
 #define LANE_PRIV_H
 
 #include "lane.h"
+#include "mount.h"
 #include "op.h"
 #include "stats.h"
 
@@ -19,6 +20,9 @@ struct write_buf;
 
 #define LANE_OPS_OWN                                                                                         \
 	8u /* beside those for requests: COMMITs and data sent again always find one in the end */
+
+static_assert(MOUNT_LANES_MAX <= STATS_LANES_MAX,
+	      "a reader of the counters would take such a mount's for damaged");
 
 struct op_list {
 	struct op *first, *last;

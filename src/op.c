@@ -22,6 +22,7 @@
 #include "mount.h"
 #include "options.h"
 #include "rpcrdma.h"
+#include "trace.h"
 #include "xdr.h"
 
 #include <assert.h>
@@ -185,6 +186,7 @@ static void submit(struct op *op)
 	call->owner = op;
 	call->done = on_done;
 	call->release = on_release;
+	call->kind = &op->lane->stats->procs[op->proc].rpc;
 	call->msg_len = op->saved.msg_len;
 	call->reply_max = op->saved.reply_max;
 	call->reply_buf = op->saved.reply;
@@ -196,7 +198,8 @@ static void submit(struct op *op)
 	}
 	op->phase = OP_RPC;
 	op->submitted_ns = lane_clock_ns();
-	rpcrdma_submit(call, op->lane->now_ns);
+	TRACE3(rpc__begin, call->xid, op->proc, op->tid);
+	rpcrdma_submit(call, op->submitted_ns);
 }
 
 /* A call that may be filled: a new one, or, inside done(), the same one again. */
@@ -234,7 +237,6 @@ void op_rpc(struct op *op, enum nfs3_proc proc, const struct cred *cred, const v
 		op->saved.reply_max = nfs3_reply_max(proc, 0);
 	op->out = op->in = op->reply = (struct iovec){0};
 	op->count = 0;
-	op->lane->stats->procs[proc].calls++;
 	int len = cred ? nfs3_encode(op->call->msg, RPCRDMA_MSG_BYTES, op->call->xid, cred, proc, args)
 		       : -EACCES;
 	if (len < 0) {
@@ -292,7 +294,9 @@ static uint32_t peek_status(const struct xdr_reader *results)
 static void count_reply(struct op *op, int err, const struct xdr_reader *results)
 {
 	struct proc_stats *stats = &op->lane->stats->procs[op->proc];
-	stats->total_ns += op->lane->now_ns - op->submitted_ns;
+	uint64_t total_ns = op->lane->now_ns - op->submitted_ns;
+	TRACE4(rpc__end, op->call->xid, op->proc, err, total_ns);
+	latency_add(&stats->total, total_ns);
 	if (err || (op->proc != NFSPROC3_NULL && peek_status(results) != NFS3_OK))
 		stats->errors++;
 }

@@ -167,7 +167,12 @@ static bool keep_pages(struct inode *inode)
  * Linux 6.1 and 6.12). */
 static void tell_kernel(const struct options *opts, struct inode *inode, struct fuse_file_info *fi)
 {
+	struct fuse_stats *stats = &lane_self()->stats->fuse;
 	fi->keep_cache = keep_pages(inode);
+	if (fi->keep_cache)
+		stats->opens_kept++;
+	else
+		stats->opens_dropped++;
 	fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY && !options_posix_locks_are_servers(opts);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 struct stats_file {
@@ -23,6 +24,26 @@ const char *stats_dir(unsigned int which, char *buf, size_t size)
 	if (which > 1 || !base || base[0] != '/' || (size_t)snprintf(buf, size, "%s/nfsrdma", base) >= size)
 		return NULL;
 	return buf;
+}
+
+/* FNV-1a over all names in their order, and the size. */
+uint64_t stats_layout(void)
+{
+	static const char names[] =
+#define X(name, help) #name " "
+		RPCRDMA_STATS(X) FMRPOOL_STATS(X) FUSE_STATS(X) RPCRDMA_KIND_STATS(X);
+#undef X
+	uint64_t h = 0xcbf29ce484222325u ^ sizeof(struct lane_stats) ^ sizeof(struct stats_header) << 32;
+
+	for (size_t i = 0; i < sizeof names; i++)
+		h = (h ^ (unsigned char)names[i]) * 0x100000001b3u;
+	return h;
+}
+
+uint64_t stats_pid_namespace(void)
+{
+	struct stat st;
+	return stat("/proc/self/ns/pid", &st) ? 0 : (uint64_t)st.st_ino;
 }
 
 /* An empty file of the right size under a name that only this process uses, or -errno. */
@@ -65,7 +86,10 @@ int stats_create(unsigned int nlanes, struct stats_file **out)
 	h->nlanes = nlanes;
 	h->lane_offset = sizeof *h;
 	h->lane_bytes = sizeof(struct lane_stats);
+	h->layout = stats_layout();
 	h->pid = (uint64_t)getpid();
+	h->pid_namespace = stats_pid_namespace();
+	h->started_s = (uint64_t)time(NULL);
 	memcpy(h->magic, STATS_MAGIC, sizeof h->magic);
 	*out = file;
 	return 0;

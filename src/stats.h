@@ -6,7 +6,8 @@
  *
  * Each lane counts into its own block, without locks or atomics: a reader adds the blocks up, and may see a
  * moment that never was. All numbers are 64 bits, little or big endian as the machine is. A reader that finds
- * another version must not guess.
+ * another version, or another list of counters (stats_layout()), must not guess. Times of day named _ns are
+ * of CLOCK_MONOTONIC.
  */
 #ifndef STATS_H
 #define STATS_H
@@ -19,7 +20,8 @@
 #include <stdint.h>
 
 #define STATS_MAGIC "nfsrdma\n"
-#define STATS_VERSION 2u
+#define STATS_VERSION 3u
+#define STATS_LANES_MAX 16u /* as many as a mount may have */
 
 /* FUSE requests and what became of them. X(name, help) */
 #define FUSE_STATS(X)                                                                                        \
@@ -37,8 +39,15 @@
 	X(resent, "WRITEs sent again because the server's verifier had changed")                             \
 	X(write_errors, "pieces of data that could not be saved")                                            \
 	X(kept_bytes, "bytes of payload memory that hold data not yet stable, now")                          \
+	X(kept_since_ns, "since when the oldest of it waits for its COMMIT; 0: none does")                   \
+	X(opens_kept, "OPENs after which the kernel may keep its pages of the file")                         \
+	X(opens_dropped, "OPENs that made it drop them, for others have changed the file")                   \
+	X(access_known, "permissions that were known")                                                       \
+	X(access_asked, "permissions that the server was asked for")                                         \
+	X(syscalls, "system calls of the lane for /dev/fuse and to sleep")                                   \
 	X(ops, "requests in progress now")                                                                   \
 	X(turns, "turns of the lane's loop")                                                                 \
+	X(turn_ns, "when the latest turn began; a lane with nothing to do sleeps")                           \
 	X(polls, "turns that were followed by another one instead of sleep, because of poll=")
 
 struct fuse_stats {
@@ -48,15 +57,25 @@ struct fuse_stats {
 };
 
 struct proc_stats {
-	uint64_t calls;
-	uint64_t errors;   /* answered with a status that is not NFS3_OK, or not at all */
-	uint64_t total_ns; /* from submitting to the answer */
+	struct rpcrdma_kind_stats rpc;
+	uint64_t errors;      /* answered with a status that is not NFS3_OK, or not at all */
+	struct latency total; /* from submitting until whoever asked has the answer */
+};
+
+/* The call of a lane that has waited longest, as of the last second in which any was there. */
+struct oldest_call {
+	uint64_t since_ns; /* 0: none is older than a second */
+	uint64_t xid;
+	uint64_t proc;
+	uint64_t sends; /* 0: it has not left yet */
 };
 
 struct lane_stats {
 	struct rpcrdma_stats rpcrdma;
 	struct fmrpool_stats fmrpool;
 	struct fuse_stats fuse;
+	struct oldest_call oldest;
+	struct rpcrdma_times times;
 	struct proc_stats procs[NFSPROC3_COUNT];
 } __attribute__((aligned(64)));
 
@@ -66,7 +85,10 @@ struct stats_header {
 	uint32_t nlanes;
 	uint32_t lane_offset; /* of the first block */
 	uint32_t lane_bytes;
-	uint64_t pid;
+	uint64_t layout;	     /* stats_layout() */
+	uint64_t pid, pid_namespace; /* of the daemon: the number of its /proc/self/ns/pid */
+	uint64_t started_s;	     /* since 1970 */
+	uint64_t inodes;	     /* files and directories that are known; some lane's look each second */
 	char source[256];
 	char mountpoint[1024];
 	char device[32];
@@ -74,6 +96,11 @@ struct stats_header {
 	uint64_t arena_bytes; /* per lane */
 	uint64_t rsize, wsize;
 } __attribute__((aligned(64)));
+
+/* A number that is another whenever the layout of the file is another. */
+uint64_t stats_layout(void);
+/* The number of this process's PID namespace; 0: it cannot be told. */
+uint64_t stats_pid_namespace(void);
 
 /* The daemon's end. */
 struct stats_file;
