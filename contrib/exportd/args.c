@@ -223,3 +223,30 @@ bool nfs3_decode_commit(struct xdr_reader *r, const struct nfs3_ddp *ddp, struct
 	args->count = xdr_u32(r);
 	return xdr_ok(r);
 }
+
+bool nfs3_decode_getacl(struct xdr_reader *r, const struct nfs3_ddp *ddp, struct nfs3_args *args)
+{
+	get_fh(r, &args->fh);
+	args->mask = xdr_u32(r);
+	return xdr_ok(r);
+}
+
+/* A count, and an array; which must agree where the array is what the call is about. */
+static void get_acl(struct xdr_reader *r, bool meant, struct nfs3_acl *acl)
+{
+	uint32_t count = xdr_u32(r), len = xdr_u32(r);
+	if (len > ACL_ENTRIES_MAX || (meant && count != len))
+		r->stuck = true;
+	const uint8_t *entries = xdr_bytes(r, (size_t)len * NFSACL_ENTRY_BYTES);
+	if (entries && meant)
+		*acl = (struct nfs3_acl){.entries = entries, .len = len};
+}
+
+bool nfs3_decode_setacl(struct xdr_reader *r, const struct nfs3_ddp *ddp, struct nfs3_args *args)
+{
+	get_fh(r, &args->fh);
+	args->mask = xdr_u32(r);
+	get_acl(r, args->mask & NFSACL_ACCESS, &args->acl);
+	get_acl(r, args->mask & NFSACL_DFLT, &args->default_acl);
+	return xdr_ok(r) && !(args->mask & ~(uint32_t)NFSACL_MASK_ALL);
+}

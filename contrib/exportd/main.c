@@ -32,7 +32,7 @@
 struct options {
 	const char *listen, *state, *device;
 	int rdma_port, tcp_port, mount_port; /* mount_port -1: none of its own */
-	bool rpcbind, no_root_squash, read_only, foreground;
+	bool rpcbind, no_root_squash, read_only, no_acl, foreground;
 	char **dirs;
 	int dirs_len;
 };
@@ -45,6 +45,7 @@ enum option_id {
 	OPT_RPCBIND,
 	OPT_NO_ROOT_SQUASH,
 	OPT_RO,
+	OPT_NO_ACL,
 	OPT_DEVICE,
 	OPT_STATE,
 	OPT_FOREGROUND = 'f',
@@ -63,6 +64,7 @@ static const struct option_row {
 	{OPT_RPCBIND, "rpcbind", NULL, "register the ports with the rpcbind of this machine"},
 	{OPT_NO_ROOT_SQUASH, "no-root-squash", NULL, "let a client's root be root (default: nobody)"},
 	{OPT_RO, "ro", NULL, "refuse every change"},
+	{OPT_NO_ACL, "no-acl", NULL, "do not serve POSIX ACLs (NFSACL)"},
 	{OPT_DEVICE, "device", "D", "RDMA device: softiwarp (default), verbs, or none"},
 	{OPT_STATE, "state", "DIR", "where the key of file handles is kept"},
 	{OPT_FOREGROUND, "foreground", NULL, "stay in the foreground (-f)"},
@@ -115,6 +117,9 @@ static void take_option(struct options *o, int id, const char *arg)
 		break;
 	case OPT_RO:
 		o->read_only = true;
+		break;
+	case OPT_NO_ACL:
+		o->no_acl = true;
 		break;
 	case OPT_DEVICE:
 		o->device = arg;
@@ -261,6 +266,7 @@ static int server_init(struct server *srv, const struct options *o)
 	srv->write_verf = verf;
 	srv->root_squash = !o->no_root_squash;
 	srv->read_only = o->read_only;
+	srv->no_acl = o->no_acl;
 	err = node_init();
 	if (err) {
 		fprintf(stderr, "nfsrdma-exportd: /proc/self/fd: %s; /proc is needed\n", strerror(-err));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of NFSv3 procedures, and the way that all of them go: decode, ask the duplicate request cache,
- * find the object of the handle, run, encode.
+ * The tables of procedures of NFSv3 and NFSACL, and the way that all of them go: decode, ask the duplicate
+ * request cache, find the object of the handle, run, encode.
  */
 #include "nfs3.h"
 #include "op.h"
@@ -25,13 +25,15 @@ enum proc_flags {
 	WCC_BEFORE = 8 /* wcc[0].before is taken of obj before it runs */
 };
 
-static const struct proc {
+struct proc {
 	const char *name;
 	nfs3_decode *decode;
 	op_run *run;
 	enum resfail fail;
 	unsigned flags;
-} procs[NFS3_PROCS] = {
+};
+
+static const struct proc procs[NFS3_PROCS] = {
 	[NFS3_NULL] = {"NULL"},
 	[NFS3_GETATTR] = {"GETATTR", nfs3_decode_fh, op_getattr, FAIL_VOID, ANYBODY},
 	[NFS3_SETATTR] = {"SETATTR", nfs3_decode_setattr, op_setattr, FAIL_WCC, CHANGES | ONCE | WCC_BEFORE},
@@ -54,6 +56,12 @@ static const struct proc {
 	[NFS3_FSINFO] = {"FSINFO", nfs3_decode_fh, op_fsinfo, FAIL_POST_OP, ANYBODY},
 	[NFS3_PATHCONF] = {"PATHCONF", nfs3_decode_fh, op_pathconf, FAIL_POST_OP, ANYBODY},
 	[NFS3_COMMIT] = {"COMMIT", nfs3_decode_commit, op_commit, FAIL_WCC, CHANGES | WCC_BEFORE},
+};
+
+static const struct proc acl_procs[NFSACL_PROCS] = {
+	[NFSACL_NULL] = {"NULL"},
+	[NFSACL_GETACL] = {"GETACL", nfs3_decode_getacl, op_getacl, FAIL_POST_OP, ANYBODY},
+	[NFSACL_SETACL] = {"SETACL", nfs3_decode_setacl, op_setacl, FAIL_POST_OP, CHANGES},
 };
 
 static void put_resfail(struct op *op, enum resfail fail)
@@ -146,25 +154,40 @@ static void run_once(struct op *op, const struct rpc_call *rpc, const struct pro
 		memcpy(to, replay, len);
 }
 
-bool nfs3_serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args)
+static void serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args,
+		  const struct proc *proc)
 {
 	struct op op = {.call = call, .srv = call->srv, .cred = &rpc->cred, .w = &call->head};
-	if (rpc->proc >= NFS3_PROCS) {
-		rpc_put_accepted(&call->head, rpc->xid, RPC_PROC_UNAVAIL);
-		return true;
-	}
-	const struct proc *proc = &procs[rpc->proc];
 	struct nfs3_ddp ddp = {call->msg, call->data, call->data_len_bytes, call->data_pos};
 	if (proc->decode && !proc->decode(args, &ddp, &op.args)) {
 		rpc_put_accepted(&call->head, rpc->xid, RPC_GARBAGE_ARGS);
-		return true;
+		return;
 	}
 	rpc_put_accepted(&call->head, rpc->xid, RPC_SUCCESS);
 	if (!proc->run)
-		return true;
+		return;
 	if (proc->flags & ONCE)
 		run_once(&op, rpc, proc);
 	else
 		run_and_reply(&op, proc);
+}
+
+static bool serve_of(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args,
+		     const struct proc *table, uint32_t table_len)
+{
+	if (rpc->proc < table_len)
+		serve(call, rpc, args, &table[rpc->proc]);
+	else
+		rpc_put_accepted(&call->head, rpc->xid, RPC_PROC_UNAVAIL);
 	return true;
+}
+
+bool nfs3_serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args)
+{
+	return serve_of(call, rpc, args, procs, NFS3_PROCS);
+}
+
+bool nfsacl_serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args)
+{
+	return serve_of(call, rpc, args, acl_procs, NFSACL_PROCS);
 }

@@ -15,6 +15,8 @@
 
 #define NFS_PROGRAM 100003
 #define NFS_V3 3
+#define NFSACL_PROGRAM 100227
+#define NFSACL_V3 3
 #define MOUNT_PROGRAM 100005
 #define MOUNT_V3 3
 
@@ -80,6 +82,25 @@ enum nfs3_proc {
 	NFS3_PROCS,
 };
 
+enum nfsacl_proc {
+	NFSACL_NULL,
+	NFSACL_GETACL,
+	NFSACL_SETACL,
+	NFSACL_PROCS,
+};
+
+#define ACL_ENTRIES_MAX 1024  /* of one ACL: as the kernel's server and client have it */
+#define NFSACL_ENTRY_BYTES 12 /* type, id, permissions */
+#define NFSACL_DEFAULT 0x1000 /* in the types of a default ACL */
+
+enum nfsacl_mask { /* what a call is about, and what a reply holds */
+		   NFSACL_ACCESS = 1,
+		   NFSACL_ACCESS_COUNT = 2,
+		   NFSACL_DFLT = 4,
+		   NFSACL_DFLT_COUNT = 8,
+		   NFSACL_MASK_ALL = 15,
+};
+
 enum nfs3_type {
 	NF3REG = 1,
 	NF3DIR,
@@ -126,6 +147,11 @@ struct nfs3_data {
 	uint32_t len_bytes;
 };
 
+struct nfs3_acl {
+	const uint8_t *entries; /* len times NFSACL_ENTRY_BYTES, in the message */
+	uint32_t len;
+};
+
 /* All procedures but NULL begin with a handle. One structure for all: the table of procedures says which of
  * it counts. */
 struct nfs3_args {
@@ -143,6 +169,8 @@ struct nfs3_args {
 	uint8_t verf[NFS3_VERF_BYTES]; /* CREATE's, READDIR's */
 	enum nfs3_type type;	       /* MKNOD */
 	uint32_t major, minor;
+	uint32_t mask; /* of GETACL and SETACL; SETACL: an ACL that it leaves out is empty */
+	struct nfs3_acl acl, default_acl;
 };
 
 /* Where a call's payload lies when the transport has taken it out of the message (RFC 8267 §4). */
@@ -170,6 +198,8 @@ nfs3_decode nfs3_decode_link;
 nfs3_decode nfs3_decode_readdir;
 nfs3_decode nfs3_decode_readdirplus;
 nfs3_decode nfs3_decode_commit;
+nfs3_decode nfs3_decode_getacl;
+nfs3_decode nfs3_decode_setacl;
 
 /* The one place where errno becomes a status; err is positive. What has no counterpart is NFS3ERR_IO. */
 enum nfs3_status nfs3_status_of(int err);

@@ -36,6 +36,7 @@ op_run op_read, op_write, op_commit;							  /* op_io.c */
 op_run op_lookup, op_create, op_mkdir, op_symlink, op_mknod, op_remove, op_rmdir, op_rename,
 	op_link;		   /* op_name.c */
 op_run op_readdir, op_readdirplus; /* op_dir.c */
+op_run op_getacl, op_setacl;	   /* op_acl.c */
 
 /* The status of a negative errno, or NFS3_OK. */
 enum nfs3_status status_of(int err);

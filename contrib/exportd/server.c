@@ -9,6 +9,7 @@ struct program {
 
 static const struct program programs[] = {
 	{NFS_PROGRAM, NFS_V3, nfs3_serve},
+	{NFSACL_PROGRAM, NFSACL_V3, nfsacl_serve},
 	{MOUNT_PROGRAM, MOUNT_V3, mount3_serve},
 };
 
@@ -16,7 +17,7 @@ static bool serve_program(struct call *call, struct rpc_call *rpc, struct xdr_re
 {
 	for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
 		const struct program *p = &programs[i];
-		if (p->number != rpc->prog)
+		if (p->number != rpc->prog || (p->number == NFSACL_PROGRAM && call->srv->no_acl))
 			continue;
 		if (p->version != rpc->vers) {
 			rpc_put_prog_mismatch(&call->head, rpc->xid, p->version, p->version);

@@ -31,7 +31,7 @@ struct server {
 	uint8_t key[SIPHASH_KEY_BYTES];
 	struct export *exports;
 	size_t exports_len;
-	bool root_squash, read_only;
+	bool root_squash, read_only, no_acl;
 	struct drc *drc;
 	struct nodes *nodes;
 	struct mounts *mounts;
@@ -70,6 +70,7 @@ bool call_waits_for_disk(const uint8_t *msg, uint32_t msg_len_bytes);
 struct rpc_call;
 bool mount3_serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args);
 bool nfs3_serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args);
+bool nfsacl_serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args);
 
 struct mounts *mounts_create(void);
 

@@ -150,6 +150,22 @@ static void put_readdirplus(struct xdr_writer *w)
 	xdr_put_u32(w, 32768);
 }
 
+static void put_aces(struct xdr_writer *w, uint32_t n)
+{
+	xdr_put_u32(w, n);
+	xdr_put_u32(w, n);
+	for (uint32_t i = 0; i < 3 * n; i++)
+		xdr_put_u32(w, i);
+}
+
+static void put_setacl(struct xdr_writer *w)
+{
+	put_fh(w, 28);
+	xdr_put_u32(w, NFSACL_ACCESS | NFSACL_DFLT);
+	put_aces(w, 5);
+	put_aces(w, 4);
+}
+
 static const struct {
 	const char *name;
 	nfs3_decode *decode;
@@ -171,6 +187,8 @@ static const struct {
 	{"READDIR", nfs3_decode_readdir, put_readdir},
 	{"READDIRPLUS", nfs3_decode_readdirplus, put_readdirplus},
 	{"COMMIT", nfs3_decode_commit, put_read},
+	{"GETACL", nfs3_decode_getacl, put_fh_u32},
+	{"SETACL", nfs3_decode_setacl, put_setacl},
 };
 #define DECODERS (sizeof decoders / sizeof *decoders)
 
@@ -224,6 +242,7 @@ static void every_word_may_be_anything(void **state)
 				assert_true(args.fh2.len_bytes <= FH_MAX_BYTES);
 				assert_true(args.name.len_bytes <= len);
 				assert_true(args.data.len_bytes <= len);
+				assert_true(args.acl.len * NFSACL_ENTRY_BYTES <= len);
 			}
 	}
 }
@@ -266,6 +285,33 @@ static void a_write_of_less_data_than_its_count_is_refused(void **state)
 	put_write(&m.w);
 	m.bytes[4 + 28 + 8 + 3]++; /* count: 10 */
 	assert_false(decode_cut(nfs3_decode_write, m.bytes, xdr_written(&m.w), &a));
+}
+
+static bool decode_setacl(uint32_t mask, uint32_t count, uint32_t len, struct nfs3_args *a)
+{
+	static uint8_t bytes[64 + 2 * (ACL_ENTRIES_MAX + 1) * NFSACL_ENTRY_BYTES];
+	struct xdr_writer w = xdr_writer(bytes, sizeof bytes);
+	put_fh(&w, 28);
+	xdr_put_u32(&w, mask);
+	xdr_put_u32(&w, count);
+	xdr_put_u32(&w, len);
+	for (uint32_t i = 0; i < 3 * len && !w.stuck; i++)
+		xdr_put_u32(&w, 1);
+	put_aces(&w, 0);
+	*a = (struct nfs3_args){0};
+	return decode_cut(nfs3_decode_setacl, bytes, xdr_written(&w), a);
+}
+
+static void acls_have_at_most_1024_entries_and_as_many_as_they_say(void **state)
+{
+	struct nfs3_args a;
+	assert_true(decode_setacl(NFSACL_ACCESS, ACL_ENTRIES_MAX, ACL_ENTRIES_MAX, &a));
+	assert_int_equal(a.acl.len, ACL_ENTRIES_MAX);
+	assert_false(decode_setacl(NFSACL_ACCESS, ACL_ENTRIES_MAX + 1, ACL_ENTRIES_MAX + 1, &a));
+	assert_false(decode_setacl(NFSACL_ACCESS, 3, 4, &a));
+	assert_true(decode_setacl(NFSACL_DFLT, 3, 4, &a)); /* of what is not set a count may come alone */
+	assert_int_equal(a.acl.len, 0);
+	assert_false(decode_setacl(16, 0, 0, &a));
 }
 
 /* A WRITE whose data was taken out of the message: its length word is the last of it. */
@@ -413,6 +459,7 @@ int main(void)
 		cmocka_unit_test(what_was_encoded_is_decoded),
 		cmocka_unit_test(a_handle_of_65_bytes_is_refused),
 		cmocka_unit_test(a_write_of_less_data_than_its_count_is_refused),
+		cmocka_unit_test(acls_have_at_most_1024_entries_and_as_many_as_they_say),
 		cmocka_unit_test(data_that_came_by_ddp_is_found),
 		cmocka_unit_test(a_chunk_that_is_short_or_elsewhere_is_refused),
 		cmocka_unit_test(errno_becomes_the_status_that_means_it),
