@@ -58,6 +58,7 @@ static void inode_free(struct inode *inode)
 	pthread_mutex_destroy(&inode->lock);
 	missing_free(&inode->missing);
 	free(inode->access);
+	acl_cache_drop(&inode->acls);
 	free(inode);
 }
 
@@ -334,6 +335,8 @@ int inode_change_end(struct inode *inode, const struct nfs3_wcc *wcc, uint64_t s
 	pthread_mutex_lock(&inode->lock);
 	int verdict = attr_change_end(&inode->attr, &inode->table->limits, other ? NULL : wcc, submitted_ns,
 				      now_ns);
+	if (wcc && !other)
+		acl_cache_moved(&inode->acls, wcc);
 	pthread_mutex_unlock(&inode->lock);
 	return other ? -ESTALE : verdict;
 }
@@ -379,6 +382,31 @@ void inode_access_store(struct inode *inode, const struct nfs3_attr *attr, const
 		inode->access = calloc(1, sizeof *inode->access);
 	if (inode->access)
 		access_store(inode->access, attr, cred, asked, granted);
+	pthread_mutex_unlock(&inode->lock);
+}
+
+bool inode_acls_known(struct inode *inode, uint64_t now_ns, struct acl *access, struct acl *dflt)
+{
+	pthread_mutex_lock(&inode->lock);
+	bool known = acl_cache_known(&inode->acls, &inode->attr, now_ns, access, dflt);
+	pthread_mutex_unlock(&inode->lock);
+	return known;
+}
+
+void inode_acls_store(struct inode *inode, const struct nfs3_attr *attr, const struct acl *access,
+		      const struct acl *dflt)
+{
+	pthread_mutex_lock(&inode->lock);
+	acl_cache_store(&inode->acls, attr, access, dflt);
+	pthread_mutex_unlock(&inode->lock);
+}
+
+void inode_rights_forget(struct inode *inode)
+{
+	pthread_mutex_lock(&inode->lock);
+	acl_cache_drop(&inode->acls);
+	free(inode->access);
+	inode->access = NULL;
 	pthread_mutex_unlock(&inode->lock);
 }
 

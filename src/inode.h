@@ -23,6 +23,7 @@
 #define INODE_H
 
 #include "access.h"
+#include "acl_cache.h"
 #include "attr.h"
 #include "file_data.h"
 #include "missing.h"
@@ -64,8 +65,9 @@ struct inode {
 	pthread_mutex_t lock;
 	struct attr_cache attr;
 	struct access_cache *access; /* NULL until the first answer */
-	struct silly *silly;	     /* it was unlinked while open: its present name; see fs_silly.c */
-	uint64_t told_changes;	     /* attr.foreign_changes when the kernel was last told the attributes */
+	struct acl_cache acls;
+	struct silly *silly;   /* it was unlinked while open: its present name; see fs_silly.c */
+	uint64_t told_changes; /* attr.foreign_changes when the kernel was last told the attributes */
 	uint64_t
 		told_as_of_ns; /* attr.as_of_ns then: the same now means that the kernel knows what we know */
 	struct missing missing; /* of a directory */
@@ -123,6 +125,13 @@ bool inode_access_known(struct inode *inode, const struct cred *cred, uint32_t w
 			uint32_t *granted);
 void inode_access_store(struct inode *inode, const struct nfs3_attr *attr, const struct cred *cred,
 			uint32_t asked, uint32_t granted);
+
+/* acl_cache.h, likewise. */
+bool inode_acls_known(struct inode *inode, uint64_t now_ns, struct acl *access, struct acl *dflt);
+void inode_acls_store(struct inode *inode, const struct nfs3_attr *attr, const struct acl *access,
+		      const struct acl *dflt);
+/* An ACL of it was set: what was known of its ACLs, and of who may do what, is not any more. */
+void inode_rights_forget(struct inode *inode);
 
 /* Fills *st from the cached attributes, and *valid_ns with how much longer they may be believed. The size is
  * the larger of the server's and the end of pending data; a silly-renamed file has one link less, for the

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The NFSv3 procedures (RFC 1813 section 3.3) as ONE table, with an encoder of calls and a decoder of replies
- * for each.
+ * for each. Behind them stand those of NFSACL, the program beside NFS that carries POSIX ACLs on the same
+ * connection; no RFC has it, what it is is what Solaris and Linux do.
  *
  * Who calls it: the lanes, on the hot path. Nothing here allocates, locks, logs, recurses or keeps state, so
  * any thread may call anything at any time.
@@ -21,6 +22,8 @@
 #ifndef NFS3_H
 #define NFS3_H
 
+#include "acl.h"
+
 #include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,6 +34,8 @@ struct xdr_reader;
 
 #define NFS3_PROGRAM 100003u
 #define NFS3_VERSION 3u
+#define NFSACL_PROGRAM 100227
+#define NFSACL_VERSION 3u
 
 #define NFS3_FH_MAX 64u		/* NFS3_FHSIZE */
 #define NFS3_VERF_SIZE 8u	/* cookie, create and write verifiers alike */
@@ -55,6 +60,9 @@ enum {
 	 * little differently, and a reply that does not fit is lost with its connection: so room for the head
 	 * once more. */
 	NFS3_W_DIR_HEAD = NFS3_W_STATUS + NFS3_W_POST_ATTR + NFS3_VERF_SIZE + 156,
+	NFS3_W_ACL_HEAD = 4 + 4,			/* count, and the array's own */
+	NFS3_W_ACE = 4 + 4 + 4,				/* type, id, permissions */
+	NFS3_W_ACLS = 2 * ACL_ENTRIES_MAX * NFS3_W_ACE, /* the most entries that a GETACL may bring */
 	/* XID, REPLY, MSG_ACCEPTED, AUTH_NONE verifier (flavor, length 0), SUCCESS (RFC 5531 section 9) */
 	NFS3_W_RPC_REPLY = 6 * 4,
 	/* XID, CALL, RPC version, program, version, procedure; credential flavor and length; verifier flavor
@@ -115,13 +123,29 @@ enum nfs3_payload {
 	X(21, COMMIT, commit, struct nfs3_commit_args, NFS3_W_STATUS + NFS3_W_WCC + NFS3_VERF_SIZE,          \
 	  NFS3_PAYLOAD_NONE, true)
 
+/* NFSACL's, numbered on behind: what is procedure n there is NFSPROC3_COMMIT + n here. A reply's variable
+ * part is both lists of entries. */
+#define NFSACL_PROCS(X)                                                                                      \
+	X(22, GETACL, getacl, struct nfs3_getacl_args,                                                       \
+	  NFS3_W_STATUS + NFS3_W_POST_ATTR + 4 + 2 * NFS3_W_ACL_HEAD, NFS3_PAYLOAD_LIST, true)               \
+	X(23, SETACL, setacl, struct nfs3_setacl_args, NFS3_W_STATUS + NFS3_W_POST_ATTR, NFS3_PAYLOAD_NONE,  \
+	  false)
+
+#define ALL_PROCS(X) NFS3_PROCS(X) NFSACL_PROCS(X)
+
 enum nfs3_proc {
 #define X(number, NAME, name, args, reply, payload, idempotent) NFSPROC3_##NAME = number,
-	NFS3_PROCS(X)
+	ALL_PROCS(X)
 #undef X
 		NFSPROC3_COUNT
 };
-static_assert(NFSPROC3_COUNT == 22, "RFC 1813 section 3.3: procedures 0 to 21");
+static_assert(NFSPROC3_COMMIT == 21, "RFC 1813 section 3.3: procedures 0 to 21");
+static_assert(NFSPROC3_SETACL - NFSPROC3_COMMIT == 2, "NFSACL: GETACL is 1, SETACL is 2");
+
+static inline bool nfs3_is_acl_proc(enum nfs3_proc proc)
+{
+	return proc > NFSPROC3_COMMIT;
+}
 
 struct nfs3_proc_info {
 	const char *name; /* as RFC 1813 spells it: for traces and counters */
@@ -353,11 +377,34 @@ struct nfs3_commit_args {
 	uint32_t count; /* 0: to the end of the file */
 };
 
+enum {
+	NFS3_ACL_ACCESS = 0x1,
+	NFS3_ACL_ACCESS_COUNT = 0x2,
+	NFS3_ACL_DEFAULT = 0x4,
+	NFS3_ACL_DEFAULT_COUNT = 0x8,
+};
+
+#define NFS3_ACL_DEFAULT_TYPES 0x1000u /* in the types of a default ACL's entries */
+
+struct nfs3_getacl_args {
+	const struct nfs3_fh *object;
+	uint32_t mask; /* NFS3_ACL_* */
+};
+
+/* Replaces the ACLs that are sent; a directory's default ACL is taken away when it is not sent. */
+struct nfs3_setacl_args {
+	const struct nfs3_fh *object;
+	uint32_t owner, group;	  /* the object's: they stand in the entries USER_OBJ and GROUP_OBJ */
+	const struct acl *access; /* valid */
+	const struct acl *dflt;	  /* NULL: no directory; count 0: none */
+};
+
 /*
  * Encodes a call into buf (4-byte aligned): RPC header with XID, program and procedure, AUTH_SYS credential
  * and AUTH_NONE verifier, then the arguments; `args` is the type that the table names. Returns the length in
  * bytes, or
- *	-EMSGSIZE      it does not fit into size_bytes; NFS3_CALL_MAX always does
+ *	-EMSGSIZE      it does not fit into size_bytes; NFS3_CALL_MAX always does, but for SETACL: there
+ *		       NFS3_W_ACE more for each entry
  *	-EINVAL        a handle length of 0 or over 64, an empty name, a type or count that the protocol lacks
  *	-ENAMETOOLONG  a name over 255 bytes
  * Nothing is ever written behind size_bytes.
@@ -373,7 +420,7 @@ int nfs3_encode(void *buf, size_t size_bytes, uint32_t xid, const struct cred *c
 	{                                                                                                    \
 		return nfs3_encode(buf, size_bytes, xid, cred, NFSPROC3_##NAME, args);                       \
 	}
-NFS3_PROCS(X)
+ALL_PROCS(X)
 #undef X
 
 /* The longest call (RENAME): header, largest credential (cred.h), two handles and two names. */
@@ -488,12 +535,25 @@ struct nfs3_commit_res {
 	uint8_t verf[NFS3_VERF_SIZE];
 };
 
+struct nfs3_getacl_res {
+	uint32_t status;
+	struct nfs3_post_attr attr; /* in refusals too */
+	/* What was asked for: each valid, or empty. */
+	struct acl access;
+	struct acl dflt;
+};
+
+struct nfs3_setacl_res {
+	uint32_t status;
+	struct nfs3_post_attr attr; /* in refusals too */
+};
+
 /*
  * Reads the RPC reply header (RFC 5531 section 9) and leaves r at the result. The caller has matched the XID.
  * 0, or
  *	-EBADMSG          not an RPC reply, or cut short
  *	-EACCES           the server refuses our credential (any auth_stat)
- *	-EPROTONOSUPPORT  it does not serve NFSv3, or not RPC version 2
+ *	-EPROTONOSUPPORT  it does not serve that program, or not RPC version 2
  *	-EOPNOTSUPP       it lacks this procedure
  *	-EIO              it could not decode our call (GARBAGE_ARGS), or failed (SYSTEM_ERR)
  */
@@ -524,6 +584,9 @@ int nfs3_decode_fsstat(struct xdr_reader *r, struct nfs3_fsstat_res *res);
 int nfs3_decode_fsinfo(struct xdr_reader *r, struct nfs3_fsinfo_res *res);
 int nfs3_decode_pathconf(struct xdr_reader *r, struct nfs3_pathconf_res *res);
 int nfs3_decode_commit(struct xdr_reader *r, struct nfs3_commit_res *res);
+/* asked: the mask of the call. A reply that lacks some of it is bad. */
+int nfs3_decode_getacl(struct xdr_reader *r, uint32_t asked, struct nfs3_getacl_res *res);
+int nfs3_decode_setacl(struct xdr_reader *r, struct nfs3_setacl_res *res);
 
 /* A path that a symbolic link may hold: 1..NFS3_PATH_MAX bytes without NUL. For a path that was placed by
  * RDMA. */

@@ -408,6 +408,51 @@ int nfs3_decode_commit(struct xdr_reader *r, struct nfs3_commit_res *out)
 	FINISH(r, res, out);
 }
 
+/* ---- ACLs ---- */
+
+/* A count, and an array; they agree where the entries were asked for. */
+static void get_acl(struct xdr_reader *r, bool asked, struct acl *acl)
+{
+	uint32_t count = xdr_u32(r), len = xdr_u32(r);
+	stick_unless(r, len <= ACL_ENTRIES_MAX && (!asked || count == len));
+	acl->count = 0;
+	for (uint32_t i = 0; i < len && xdr_ok(r); i++) {
+		uint32_t tag = xdr_u32(r) & ~NFS3_ACL_DEFAULT_TYPES, id = xdr_u32(r), perm = xdr_u32(r);
+		stick_unless(r, !asked || (tag <= UINT16_MAX && (perm <= UINT16_MAX || tag == ACL_TAG_MASK)));
+		if (asked)
+			acl->entries[acl->count++] =
+				(struct acl_entry){.tag = (uint16_t)tag, .perm = (uint16_t)perm, .id = id};
+	}
+	stick_unless(r, acl_from_wire(acl));
+}
+
+int nfs3_decode_getacl(struct xdr_reader *r, uint32_t asked, struct nfs3_getacl_res *out)
+{
+	struct nfs3_getacl_res res;
+	res.status = xdr_u32(r);
+	res.access.count = res.dflt.count = 0;
+	get_post_attr(r, &res.attr);
+	if (res.status == NFS3_OK) {
+		stick_unless(r, (xdr_u32(r) & asked) == asked);
+		get_acl(r, asked & NFS3_ACL_ACCESS, &res.access);
+		get_acl(r, asked & NFS3_ACL_DEFAULT, &res.dflt);
+	}
+	if (!xdr_ok(r))
+		return -EBADMSG;
+	out->status = res.status;
+	out->attr = res.attr;
+	acl_copy(&out->access, &res.access);
+	acl_copy(&out->dflt, &res.dflt);
+	return 0;
+}
+
+int nfs3_decode_setacl(struct xdr_reader *r, struct nfs3_setacl_res *out)
+{
+	struct nfs3_setacl_res res = {.status = xdr_u32(r)};
+	get_post_attr(r, &res.attr);
+	FINISH(r, res, out);
+}
+
 /* ---- directory listings ---- */
 
 int nfs3_list_begin(struct nfs3_list *list, struct xdr_reader *r, bool plus, struct nfs3_list_head *out)

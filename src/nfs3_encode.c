@@ -28,7 +28,7 @@ static_assert(NFS3_FH_MAX == NFS3_FHSIZE && NFS3_VERF_SIZE == NFS3_WRITEVERFSIZE
 const struct nfs3_proc_info nfs3_procs[NFSPROC3_COUNT] = {
 #define X(number, NAME, name, args, reply, payload, idempotent)                                              \
 	[number] = {#NAME, reply, payload, idempotent},
-	NFS3_PROCS(X)
+	ALL_PROCS(X)
 #undef X
 };
 
@@ -273,6 +273,62 @@ static int put_commit(ZDR *z, const void *args)
 	return err ? err : put(zdr_offset3(z, &offset) && zdr_count3(z, &count));
 }
 
+static int put_getacl(ZDR *z, const void *args)
+{
+	const struct nfs3_getacl_args *a = args;
+	u_int mask = a->mask;
+	int err = put_fh(z, a->object);
+	return err ? err : put(zdr_u_int(z, &mask));
+}
+
+static u_int wire_id(const struct nfs3_setacl_args *a, const struct acl_entry *e)
+{
+	switch (e->tag) {
+	case ACL_TAG_USER_OBJ:
+		return a->owner;
+	case ACL_TAG_GROUP_OBJ:
+		return a->group;
+	case ACL_TAG_USER:
+	case ACL_TAG_GROUP:
+		return e->id;
+	default:
+		return 0;
+	}
+}
+
+/* To libnfs's entries, with the mask that the wire wants; how many there are. */
+static u_int to_aces(const struct nfs3_setacl_args *a, const struct acl *acl, u_int more, nfsacl_ace *aces)
+{
+	u_int n = 0;
+	for (uint32_t i = 0; i < acl->count; i++) {
+		const struct acl_entry *e = &acl->entries[i];
+		aces[n++] = (nfsacl_ace){
+			.type = (nfsacl_type)(e->tag | more), .id = wire_id(a, e), .perm = e->perm};
+		if (acl->count == 3 && e->tag == ACL_TAG_GROUP_OBJ)
+			aces[n++] = (nfsacl_ace){.type = (nfsacl_type)(ACL_TAG_MASK | more), .perm = e->perm};
+	}
+	return n;
+}
+
+static int put_setacl(ZDR *z, const void *args)
+{
+	const struct nfs3_setacl_args *a = args;
+	nfsacl_ace access[ACL_ENTRIES_MAX + 1], dflt[ACL_ENTRIES_MAX + 1];
+	SETACL3args s = {.mask = NFS3_ACL_ACCESS | (a->dflt ? NFS3_ACL_DEFAULT : 0)};
+	if (a->object->len == 0 || a->object->len > NFS3_FH_MAX || !acl_valid(a->access) ||
+	    (a->dflt && a->dflt->count && !acl_valid(a->dflt)))
+		return -EINVAL;
+	s.dir.data.data_len = a->object->len;
+	s.dir.data.data_val = (char *)a->object->data;
+	s.ace_count = s.ace.ace_len = to_aces(a, a->access, 0, access);
+	s.ace.ace_val = access;
+	if (a->dflt)
+		s.default_ace_count = s.default_ace.default_ace_len =
+			to_aces(a, a->dflt, NFSACL_TYPE_DEFAULT, dflt);
+	s.default_ace.default_ace_val = dflt;
+	return put(zdr_SETACL3args(z, &s));
+}
+
 static int (*const put_args[NFSPROC3_COUNT])(ZDR *, const void *) = {
 	[NFSPROC3_NULL] = put_void,	    [NFSPROC3_GETATTR] = put_fh_only,
 	[NFSPROC3_SETATTR] = put_setattr,   [NFSPROC3_LOOKUP] = put_dirop_only,
@@ -285,6 +341,7 @@ static int (*const put_args[NFSPROC3_COUNT])(ZDR *, const void *) = {
 	[NFSPROC3_READDIR] = put_readdir,   [NFSPROC3_READDIRPLUS] = put_readdirplus,
 	[NFSPROC3_FSSTAT] = put_fh_only,    [NFSPROC3_FSINFO] = put_fh_only,
 	[NFSPROC3_PATHCONF] = put_fh_only,  [NFSPROC3_COMMIT] = put_commit,
+	[NFSPROC3_GETACL] = put_getacl,	    [NFSPROC3_SETACL] = put_setacl,
 };
 
 int nfs3_encode(void *buf, size_t size_bytes, uint32_t xid, const struct cred *cred, enum nfs3_proc proc,
@@ -295,7 +352,10 @@ int nfs3_encode(void *buf, size_t size_bytes, uint32_t xid, const struct cred *c
 	size_t size = size_bytes > INT_MAX ? INT_MAX & ~3u : size_bytes & ~(size_t)3;
 
 	struct xdr_writer w = xdr_writer(buf, size);
-	rpcmsg_put_call(&w, xid, NFS3_PROGRAM, NFS3_VERSION, proc, cred);
+	if (nfs3_is_acl_proc(proc))
+		rpcmsg_put_call(&w, xid, NFSACL_PROGRAM, NFSACL_VERSION, proc - NFSPROC3_COMMIT, cred);
+	else
+		rpcmsg_put_call(&w, xid, NFS3_PROGRAM, NFS3_VERSION, proc, cred);
 	if (w.stuck)
 		return -EMSGSIZE;
 

@@ -27,7 +27,7 @@ const size_t ncounters = sizeof counters / sizeof counters[0];
 
 const char *const proc_names[NFSPROC3_COUNT] = {
 #define X(number, NAME, name, args, reply, payload, idempotent) #NAME,
-	NFS3_PROCS(X)
+	ALL_PROCS(X)
 #undef X
 };
 

@@ -24,7 +24,7 @@
 /* ---- messages ---- */
 
 struct message {
-	uint32_t words[4096];
+	uint32_t words[2 * 3 * (ACL_ENTRIES_MAX + 2)];
 	size_t len;
 };
 
@@ -45,7 +45,7 @@ static void patch(struct message *m, size_t word, uint32_t v)
 
 /* The largest result that a decoder may write here. */
 union result {
-	uint8_t bytes[2048];
+	uint8_t bytes[sizeof(struct nfs3_getacl_res)];
 	uint64_t align;
 };
 
@@ -106,6 +106,8 @@ SHAPE(fsstat, nfs3_fsstat_res)
 SHAPE(fsinfo, nfs3_fsinfo_res)
 SHAPE(pathconf, nfs3_pathconf_res)
 SHAPE(commit, nfs3_commit_res)
+SHAPE(getacl, nfs3_getacl_res, 0xf)
+SHAPE(setacl, nfs3_setacl_res)
 
 static int dec_header(struct xdr_reader *r, void *out)
 {
@@ -599,6 +601,132 @@ static void commit_reply(void **state)
 	check_wcc(&res.wcc);
 }
 
+/* ---- ACLs ---- */
+
+static nfsacl_ace ace(uint32_t type, uint32_t id, uint32_t perm)
+{
+	return (nfsacl_ace){.type = (nfsacl_type)type, .id = id, .perm = perm};
+}
+
+#define ACL_WORD (1 + 22) /* of the mask, behind status and attributes */
+
+static struct message acl_message(nfsacl_ace *access, u_int naccess, nfsacl_ace *dflt, u_int ndflt)
+{
+	GETACL3res peer = {.status = NFS3_OK,
+			   .GETACL3res_u.resok = {.attr = post(),
+						  .mask = 15,
+						  .ace_count = naccess,
+						  .ace = {naccess, access},
+						  .default_ace_count = ndflt,
+						  .default_ace = {ndflt, dflt}}};
+	return encoded((zdrproc_t)zdr_GETACL3res, &peer);
+}
+
+static void check_entry(const struct acl_entry *e, uint32_t tag, uint32_t id, uint32_t perm)
+{
+	assert_int_equal(e->tag, tag);
+	assert_int_equal(e->id, id);
+	assert_int_equal(e->perm, perm);
+}
+
+/* In any order, with the owner's ids, a default ACL that says no more than a mode. */
+static void getacl_reply(void **state)
+{
+	nfsacl_ace access[] = {ace(32, 0, 0),  ace(16, 0, 0xffffffff), ace(8, 7, 4),   ace(2, 64531, 6),
+			       ace(4, 100, 5), ace(2, 9, 1),	       ace(1, 1000, 7)};
+	nfsacl_ace dflt[] = {ace(0x1001, 1000, 7), ace(0x1004, 100, 5), ace(0x1010, 0, 5), ace(0x1020, 0, 1)};
+	struct message m = acl_message(access, 7, dflt, 4);
+	struct nfs3_getacl_res res;
+	assert_int_equal(m.len, nfs3_procs[NFSPROC3_GETACL].reply_bytes + 11 * NFS3_W_ACE);
+	check_whole_and_cut(dec_getacl, &m, &res, sizeof res);
+	check_post(&res.attr);
+	assert_int_equal(res.access.count, 7);
+	check_entry(&res.access.entries[0], ACL_TAG_USER_OBJ, ACL_NO_ID, 7);
+	check_entry(&res.access.entries[1], ACL_TAG_USER, 9, 1);
+	check_entry(&res.access.entries[2], ACL_TAG_USER, 64531, 6);
+	check_entry(&res.access.entries[3], ACL_TAG_GROUP_OBJ, ACL_NO_ID, 5);
+	check_entry(&res.access.entries[4], ACL_TAG_GROUP, 7, 4);
+	check_entry(&res.access.entries[5], ACL_TAG_MASK, ACL_NO_ID, 7); /* Solaris sets more bits */
+	check_entry(&res.access.entries[6], ACL_TAG_OTHER, ACL_NO_ID, 0);
+	assert_int_equal(res.dflt.count, 3); /* without the mask that repeats */
+	check_entry(&res.dflt.entries[2], ACL_TAG_OTHER, ACL_NO_ID, 1);
+}
+
+static void refused_getacl_and_setacl(void **state)
+{
+	struct message m = acl_message(NULL, 0, NULL, 0);
+	struct nfs3_getacl_res res;
+	struct nfs3_setacl_res set;
+	patch(&m, 0, NFS3ERR_STALE);
+	m.len = 4 * ACL_WORD;
+	check_whole_and_cut(dec_getacl, &m, &res, sizeof res);
+	assert_int_equal(res.status, NFS3ERR_STALE);
+	check_post(&res.attr);
+	assert_int_equal(m.len, nfs3_procs[NFSPROC3_SETACL].reply_bytes);
+	check_whole_and_cut(dec_setacl, &m, &set, sizeof set);
+	assert_int_equal(set.status, NFS3ERR_STALE);
+	check_post(&set.attr);
+}
+
+static void an_acl_that_was_not_asked_for_may_be_missing(void **state)
+{
+	nfsacl_ace access[] = {ace(1, 0, 6), ace(4, 0, 4), ace(16, 0, 4), ace(32, 0, 4)};
+	struct message m = acl_message(access, 4, NULL, 0);
+	struct xdr_reader r = xdr_reader(m.words, m.len);
+	struct nfs3_getacl_res res;
+	patch(&m, ACL_WORD, 3);
+	check_bad(dec_getacl, &m);
+	assert_int_equal(nfs3_decode_getacl(&r, 3, &res), 0);
+	assert_int_equal(res.access.count, 3);
+	assert_int_equal(res.dflt.count, 0);
+}
+
+static void acls_that_do_not_add_up_are_bad(void **state)
+{
+	nfsacl_ace good[] = {ace(1, 0, 6), ace(2, 7, 4), ace(4, 0, 4), ace(16, 0, 4), ace(32, 0, 4)};
+	const struct message whole = acl_message(good, 5, NULL, 0);
+	const size_t first = ACL_WORD + 3; /* entry: type, id, permissions */
+	const struct {
+		size_t word;
+		uint32_t value;
+	} lies[] = {
+		{ACL_WORD + 1, 4}, /* the count says another number than the array */
+		{ACL_WORD + 2, 4},    {ACL_WORD + 2, 0xffffffff},
+		{first, 0}, /* no type */
+		{first, 3},	      {first, 64},
+		{first, 0x10001},     {first, 4},		   /* no owner, two owning groups */
+		{first + 2, 8},					   /* permissions that there are not */
+		{first + 2, 0x10007}, {first + 3 + 1, 0xffffffff}, /* who is nobody */
+		{first + 9, 8},					   /* no mask, though somebody is named */
+		{first + 12, 16},				   /* two masks, no others */
+	};
+	for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+		struct message m = whole;
+		patch(&m, lies[i].word, lies[i].value);
+		check_bad(dec_getacl, &m);
+	}
+}
+
+/* As many as there may be, backwards; and one more. */
+static void an_acl_has_at_most_1024_entries(void **state)
+{
+	nfsacl_ace many[ACL_ENTRIES_MAX + 1];
+	for (u_int i = 0; i < ACL_ENTRIES_MAX + 1; i++)
+		many[i] = ace(2, ACL_ENTRIES_MAX - i, 4);
+	many[0] = ace(32, 0, 0);
+	many[1] = ace(16, 0, 7);
+	many[2] = ace(4, 0, 5);
+	many[3] = ace(1, 0, 7);
+	struct message m = acl_message(many, ACL_ENTRIES_MAX, NULL, 0);
+	struct nfs3_getacl_res res;
+	assert_int_equal(decode_exactly(dec_getacl, m.words, m.len, &res), 0);
+	assert_int_equal(res.access.count, ACL_ENTRIES_MAX);
+	check_entry(&res.access.entries[1], ACL_TAG_USER, 1, 4);
+	check_entry(&res.access.entries[ACL_ENTRIES_MAX - 4], ACL_TAG_USER, ACL_ENTRIES_MAX - 4, 4);
+	m = acl_message(many, ACL_ENTRIES_MAX + 1, NULL, 0);
+	check_bad(dec_getacl, &m);
+}
+
 /* ---- directory listings ---- */
 
 static entryplus3 plus_entry(uint64_t n, const char *name)
@@ -841,8 +969,11 @@ static void bent_replies_are_refused_or_keep_the_limits(void **state)
 	struct message lookups = encoded((zdrproc_t)zdr_LOOKUP3res, &lookup);
 	struct message links = encoded((zdrproc_t)zdr_READLINK3res, &link);
 	struct message creates = encoded((zdrproc_t)zdr_CREATE3res, &create);
+	nfsacl_ace aces[] = {ace(1, 0, 6), ace(2, 7, 4), ace(4, 0, 4), ace(16, 0, 4), ace(32, 0, 4)};
+	struct message acls = acl_message(aces, 5, aces, 0);
 	unsigned int good = 0, bad = 0;
 	for (int i = 0; i < 20000; i++) {
+		struct nfs3_getacl_res a;
 		struct nfs3_read_res r;
 		struct nfs3_lookup_res l;
 		struct nfs3_readlink_res rl;
@@ -855,6 +986,10 @@ static void bent_replies_are_refused_or_keep_the_limits(void **state)
 		err = decode_exactly(dec_lookup, m.words, m.len, &l);
 		assert_true(err == 0 || err == -EBADMSG);
 		assert_true(err || l.status || (l.fh.len >= 1 && l.fh.len <= 64));
+		m = bent(&acls);
+		err = decode_exactly(dec_getacl, m.words, m.len, &a);
+		assert_true(err == 0 || err == -EBADMSG);
+		assert_true(err || a.access.count == 0 || acl_valid(&a.access));
 		m = bent(&links);
 		err = decode_exactly(dec_readlink, m.words, m.len, &rl);
 		assert_true(err == 0 || err == -EBADMSG);
@@ -1009,6 +1144,11 @@ int main(void)
 		cmocka_unit_test(rename_and_link_replies),
 		cmocka_unit_test(file_system_replies),
 		cmocka_unit_test(commit_reply),
+		cmocka_unit_test(getacl_reply),
+		cmocka_unit_test(refused_getacl_and_setacl),
+		cmocka_unit_test(an_acl_that_was_not_asked_for_may_be_missing),
+		cmocka_unit_test(acls_that_do_not_add_up_are_bad),
+		cmocka_unit_test(an_acl_has_at_most_1024_entries),
 		cmocka_unit_test(readdirplus_listing),
 		cmocka_unit_test(readdir_listing),
 		cmocka_unit_test(empty_listing_and_refusal),

@@ -389,6 +389,80 @@ static void commit_call(void **state)
 	check(NFSPROC3_COMMIT, &(struct nfs3_commit_args){&fh5, 1ull << 40, 0}, &w);
 }
 
+static struct want acl_header(uint32_t proc)
+{
+	struct want w = header(proc);
+	memcpy(w.bytes + 12, "\x00\x01\x87\x83", 4); /* 100227 */
+	return w;
+}
+
+static void w_ace(struct want *w, uint32_t type, uint32_t id, uint32_t perm)
+{
+	w32(w, type);
+	w32(w, id);
+	w32(w, perm);
+}
+
+static void getacl_call(void **state)
+{
+	struct want w = acl_header(1);
+	wfh5(&w);
+	w32(&w, 15);
+	check(NFSPROC3_GETACL, &(struct nfs3_getacl_args){&fh5, 15}, &w);
+}
+
+static struct acl three(void)
+{
+	struct acl acl;
+	acl_of_mode(&acl, 0751);
+	return acl;
+}
+
+static void setacl_call_of_a_file(void **state)
+{
+	struct acl acl = {.count = 5,
+			  .entries = {{ACL_TAG_USER_OBJ, 7, ACL_NO_ID},
+				      {ACL_TAG_USER, 6, 64531},
+				      {ACL_TAG_GROUP_OBJ, 5, ACL_NO_ID},
+				      {ACL_TAG_MASK, 7, ACL_NO_ID},
+				      {ACL_TAG_OTHER, 1, ACL_NO_ID}}};
+	struct want w = acl_header(2);
+	wfh5(&w);
+	w32(&w, 1); /* the access ACL */
+	w32(&w, 5);
+	w32(&w, 5);
+	w_ace(&w, 1, 1000, 7);
+	w_ace(&w, 2, 64531, 6);
+	w_ace(&w, 4, 100, 5);
+	w_ace(&w, 16, 0, 7);
+	w_ace(&w, 32, 0, 1);
+	w32(&w, 0);
+	w32(&w, 0);
+	check(NFSPROC3_SETACL, &(struct nfs3_setacl_args){&fh5, 1000, 100, &acl, NULL}, &w);
+}
+
+/* What says no more than a mode has four entries. */
+static void setacl_call_of_a_directory(void **state)
+{
+	struct acl access = three(), dflt = three(), none = {.count = 0};
+	struct want w = acl_header(2);
+	wfh5(&w);
+	w32(&w, 5); /* both */
+	for (uint32_t bit = 0; bit <= 0x1000; bit += 0x1000) {
+		w32(&w, 4);
+		w32(&w, 4);
+		w_ace(&w, bit | 1, 1000, 7);
+		w_ace(&w, bit | 4, 100, 5);
+		w_ace(&w, bit | 16, 0, 5);
+		w_ace(&w, bit | 32, 0, 1);
+	}
+	check(NFSPROC3_SETACL, &(struct nfs3_setacl_args){&fh5, 1000, 100, &access, &dflt}, &w);
+	w.len -= 4 * 12 + 8;
+	w32(&w, 0);
+	w32(&w, 0);
+	check(NFSPROC3_SETACL, &(struct nfs3_setacl_args){&fh5, 1000, 100, &access, &none}, &w);
+}
+
 static int encode(enum nfs3_proc proc, const void *args)
 {
 	uint32_t buf[NFS3_CALL_MAX / 4];
@@ -437,7 +511,16 @@ static void bad_arguments_are_refused(void **state)
 	assert_int_equal(
 		encode(NFSPROC3_MKNOD, &(struct nfs3_mknod_args){{&fh5, "x"}, NFS3_REG, no_sattr, 0, 0}),
 		-EINVAL);
-	assert_int_equal(encode((enum nfs3_proc)22, NULL), -EINVAL);
+	struct acl good = three(), bad = three();
+	bad.entries[1].perm = 8;
+	assert_int_equal(encode(NFSPROC3_GETACL, &(struct nfs3_getacl_args){&long_fh, 15}), -EINVAL);
+	assert_int_equal(encode(NFSPROC3_SETACL, &(struct nfs3_setacl_args){&none, 0, 0, &good, NULL}),
+			 -EINVAL);
+	assert_int_equal(encode(NFSPROC3_SETACL, &(struct nfs3_setacl_args){&fh5, 0, 0, &bad, NULL}),
+			 -EINVAL);
+	assert_int_equal(encode(NFSPROC3_SETACL, &(struct nfs3_setacl_args){&fh5, 0, 0, &good, &bad}),
+			 -EINVAL);
+	assert_int_equal(encode((enum nfs3_proc)24, NULL), -EINVAL);
 }
 
 static void table_agrees_with_the_rfc(void **state)
@@ -473,6 +556,9 @@ int main(void)
 		cmocka_unit_test(link_call),
 		cmocka_unit_test(listing_calls),
 		cmocka_unit_test(commit_call),
+		cmocka_unit_test(getacl_call),
+		cmocka_unit_test(setacl_call_of_a_file),
+		cmocka_unit_test(setacl_call_of_a_directory),
 		cmocka_unit_test(largest_call_fits_call_max),
 		cmocka_unit_test(bad_arguments_are_refused),
 		cmocka_unit_test(table_agrees_with_the_rfc),
