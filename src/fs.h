@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 struct inode;
+struct nfs3_getacl_res;
 struct op;
 struct open_file;
 
@@ -20,7 +21,9 @@ void fs_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 void fs_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup);
 void fs_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
 void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
 void fs_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent, const char *newname);
+void fs_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void fs_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
 void fs_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
@@ -29,10 +32,12 @@ void fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 void fs_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void fs_readlink(fuse_req_t req, fuse_ino_t ino);
 void fs_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void fs_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
 void fs_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t newparent, const char *newname,
 	       unsigned int flags);
 void fs_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
 void fs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi);
+void fs_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags);
 void fs_statfs(fuse_req_t req, fuse_ino_t ino);
 void fs_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
 void fs_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
@@ -55,6 +60,13 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
  * then(op, 0 or -errno; -EACCES when not) on the op's lane. */
 void fs_may(struct op *op, struct inode *inode, uint32_t access, bool fresh,
 	    void (*then)(struct op *op, int err));
+
+/* Asked by who makes a name in a directory (and by the extended attributes): both ACLs of the inode, an
+ * access ACL only if it says more than the mode. Answered from its cache, unless fresh, or by GETACL as the
+ * caller. Uses op->run meanwhile. then(op, 0 or -errno, acls) on the op's lane, perhaps at once, acls lent
+ * for it. -EOPNOTSUPP: the server has none. */
+typedef void fs_acls_fn(struct op *op, int err, const struct nfs3_getacl_res *acls);
+void fs_acls(struct op *op, struct inode *inode, bool fresh, fs_acls_fn *then);
 
 /* Asked by the data side at OPEN, once its file counts as open: calls resume when no name is being removed
  * any more by somebody who did not see that (perhaps at once). The server knows then whether the file is

@@ -56,6 +56,10 @@ struct make {
 	struct nfs3_sattr attr;	  /* EXCLUSIVE: for the SETATTR that follows */
 	enum nfs3_create_mode how;
 	bool opens; /* CREATE, not MKNOD of a regular file */
+	mode_t umask;
+	enum nfs3_type type; /* MKNOD */
+	dev_t rdev;
+	op_resume_fn *send; /* once the mode is known */
 	uint32_t target_len;
 	struct inode *created;
 };
@@ -82,6 +86,34 @@ static void make_send(struct op *op, enum nfs3_proc proc, const void *args, op_r
 {
 	inode_change_begin(op_state(op, struct make)->entry.dir);
 	op_rpc(op, proc, op_cred(op), args, on_reply);
+}
+
+/* The directory's default ACL takes the place of the umask. */
+static void on_dir_acls(struct op *op, int err, const struct nfs3_getacl_res *acls)
+{
+	struct make *m = op_state(op, struct make);
+
+	if (err && err != -EOPNOTSUPP) {
+		op_reply_err(op, err);
+		return;
+	}
+	if (!err && acls->dflt.count)
+		m->attr.mode = acl_create_mode(&acls->dflt, m->attr.mode);
+	else
+		m->attr.mode &= ~m->umask;
+	m->send(op);
+}
+
+/* Calls send with m->attr being what the new object shall have. The server would give it the right ACL
+ * without our help, but not after EXCLUSIVE, which brings no mode. */
+static void make_with_mode(struct op *op, const struct fuse_ctx *caller, mode_t mode, op_resume_fn *send)
+{
+	struct make *m = op_state(op, struct make);
+
+	m->attr = fs_mode_only(mode);
+	m->umask = caller->umask & 0777;
+	m->send = send;
+	fs_acls(op, m->entry.dir, false, on_dir_acls);
 }
 
 /* The common end of CREATE, MKDIR, SYMLINK and MKNOD: directory's change, then the new object. 0 or -errno;
@@ -118,15 +150,20 @@ static void made(struct op *op, int err, struct inode *inode)
 		fs_reply_entry(op, op_state(op, struct make)->entry.dir, inode);
 }
 
+static void mkdir_send(struct op *op)
+{
+	struct make *m = op_state(op, struct make);
+
+	make_send(op, NFSPROC3_MKDIR, &(struct nfs3_mkdir_args){.where = make_where(m), .attr = m->attr},
+		  on_made);
+}
+
 void fs_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
 	struct op *op = op_begin(req);
-	struct make *m = make_begin(op, parent, name, made);
 
-	if (m)
-		make_send(op, NFSPROC3_MKDIR,
-			  &(struct nfs3_mkdir_args){.where = make_where(m), .attr = fs_mode_only(mode)},
-			  on_made);
+	if (make_begin(op, parent, name, made))
+		make_with_mode(op, fuse_req_ctx(req), mode, mkdir_send);
 }
 
 /* ---- SYMLINK ---- */
@@ -302,11 +339,12 @@ static void create_send(struct op *op)
 	make_send(op, NFSPROC3_CREATE, &args, on_create);
 }
 
-static void create_begin(struct op *op, struct make *m, mode_t mode, bool exclusive)
+static void create_begin(struct op *op, const struct fuse_ctx *caller, mode_t mode, bool exclusive)
 {
-	m->attr = fs_mode_only(mode);
+	struct make *m = op_state(op, struct make);
+
 	m->how = exclusive && !atomic_load(&exclusive_lacking) ? NFS3_EXCLUSIVE : NFS3_GUARDED;
-	create_send(op);
+	make_with_mode(op, caller, mode, create_send);
 }
 
 /* Without O_EXCL GUARDED and not UNCHECKED, for see create_error(). */
@@ -319,7 +357,7 @@ void fs_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		return;
 	m->opens = true;
 	m->fi = *fi;
-	create_begin(op, m, mode, fi->flags & O_EXCL);
+	create_begin(op, fuse_req_ctx(req), mode, fi->flags & O_EXCL);
 }
 
 /* ---- MKNOD ---- */
@@ -343,20 +381,31 @@ static bool mknod_type(mode_t mode, enum nfs3_type *type)
 	return false;
 }
 
+static void mknod_send(struct op *op)
+{
+	struct make *m = op_state(op, struct make);
+
+	make_send(op, NFSPROC3_MKNOD,
+		  &(struct nfs3_mknod_args){.where = make_where(m),
+					    .type = m->type,
+					    .attr = m->attr,
+					    .major = major(m->rdev),
+					    .minor = minor(m->rdev)},
+		  on_made);
+}
+
 void fs_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
 	struct op *op = op_begin(req);
 	struct make *m = make_begin(op, parent, name, S_ISREG(mode) ? created : made);
-	struct nfs3_mknod_args args = {
-		.attr = fs_mode_only(mode), .major = major(rdev), .minor = minor(rdev)};
 
 	if (!m)
 		return;
-	args.where = make_where(m);
+	m->rdev = rdev;
 	if (S_ISREG(mode))
-		create_begin(op, m, mode, true);
-	else if (mknod_type(mode, &args.type))
-		make_send(op, NFSPROC3_MKNOD, &args, on_made);
+		create_begin(op, fuse_req_ctx(req), mode, true);
+	else if (mknod_type(mode, &m->type))
+		make_with_mode(op, fuse_req_ctx(req), mode, mknod_send);
 	else
 		op_reply_err(op, -EINVAL);
 }

@@ -42,13 +42,18 @@ static ssize_t channel_read(int fd, void *buf, size_t len, void *userdata)
 /* libfuse 3.14.0 knows FUSE_PARALLEL_DIROPS and FUSE_HANDLE_KILLPRIV, but forgets to put them into its answer
  * to FUSE_INIT (Debian 12; may go when that is no longer supported). So they are added on the way out: the
  * answer is the first message that leaves, and the only one before the other lanes read. */
-static uint32_t init_flags;
+static uint32_t init_flags, init_offered;
 static bool init_answered;
 
+/* FUSE_HANDLE_KILLPRIV_V2, which libfuse 3.14 has never heard of, promises the same as the first for more
+ * cases, all of which are the server's business here, too. What for: extended attributes. Without it the
+ * kernel asks before each write(2) for the file's security.capability (seen, Linux 6.18); with it, once,
+ * until it hears new attributes. */
 void fuse_channel_want(const struct fuse_conn_info *conn)
 {
-	init_flags = (conn->want & FUSE_CAP_PARALLEL_DIROPS ? FUSE_PARALLEL_DIROPS : 0) |
-		     (conn->want & FUSE_CAP_HANDLE_KILLPRIV ? FUSE_HANDLE_KILLPRIV : 0);
+	init_flags = conn->want & FUSE_CAP_PARALLEL_DIROPS ? FUSE_PARALLEL_DIROPS : 0;
+	if (conn->want & FUSE_CAP_HANDLE_KILLPRIV)
+		init_flags |= FUSE_HANDLE_KILLPRIV | (init_offered & FUSE_HANDLE_KILLPRIV_V2);
 }
 
 static void complete_init(const struct iovec *iov, int count)
@@ -169,6 +174,8 @@ static void dispatch(struct lane *lane, char *area, size_t bytes)
 		interrupt(lane, (const struct fuse_interrupt_in *)(in + 1));
 		return;
 	}
+	if (in->opcode == FUSE_INIT)
+		init_offered = ((const struct fuse_init_in *)(in + 1))->flags;
 	lane->stats->fuse.requests++;
 	size_t in_area = bytes < HEAD_BYTES ? 0 : bytes - HEAD_BYTES;
 	if (in_area > lane->mount->wsize)

@@ -41,6 +41,8 @@ struct nfs_mount {
 	uint32_t dtsize;	      /* bytes of one READDIR(PLUS) reply to ask for at most */
 	uint32_t name_max;
 	uint64_t maxfilesize;
+	atomic_bool acls; /* it serves NFSACL, and the option acl is on; ends for good once it says that it
+			     does not */
 
 	struct inode_table *inodes;
 	bool expires_names;    /* the kernel can be told to look a name up again */

@@ -308,6 +308,8 @@ static void on_done(struct rpcrdma_call *call)
 	int err = transport_errno(op->lane, call->status);
 	if (!err)
 		err = nfs3_reply_header(&results);
+	if (err == -EPROTONOSUPPORT && nfs3_is_acl_proc(op->proc))
+		err = -EOPNOTSUPP;
 	if (err == -EBADMSG || err == -EPROTONOSUPPORT)
 		err = -EIO;
 	op->lane->now_ns = lane_clock_ns();
@@ -555,6 +557,11 @@ int op_reply_statfs(struct op *op, const struct statvfs *st)
 int op_reply_write(struct op *op, size_t bytes)
 {
 	REPLY(op, fuse_reply_write(req, bytes));
+}
+
+int op_reply_xattr(struct op *op, size_t bytes)
+{
+	REPLY(op, fuse_reply_xattr(req, bytes));
 }
 
 /* ---- making and ending ---- */

@@ -56,8 +56,9 @@ struct rpcrdma_call;
 struct xdr_reader;
 
 /* err: 0, or why there is no NFS result: soft time-out, the server refused or could not decode the call,
- * RDMA_ERROR; ready for op_reply_err(). With 0, `results` stands at the procedure's result and its status is
- * not JUKEBOX: that was waited out. `results` and all that is decoded from it is lent for the callback. */
+ * RDMA_ERROR; -EOPNOTSUPP: it lacks the procedure, or all of NFSACL; ready for op_reply_err(). With 0,
+ * `results` stands at the procedure's result and its status is not JUKEBOX: that was waited out. `results`
+ * and all that is decoded from it is lent for the callback. */
 typedef void op_reply_fn(struct op *op, int err, struct xdr_reader *results);
 typedef void op_resume_fn(struct op *op);
 
@@ -102,6 +103,12 @@ struct op {
 		uint32_t asked;
 		uint64_t stamp;
 	} may;
+
+	/* fs_acls()'s, while it runs. */
+	struct {
+		void (*then)(struct op *op, int err, const struct nfs3_getacl_res *acls);
+		struct inode *inode;
+	} acls;
 
 	/* fs_open_settle()'s, while it waits. */
 	struct {
@@ -200,5 +207,6 @@ int op_reply_open(struct op *op, const struct fuse_file_info *fi);
 int op_reply_readlink(struct op *op, const char *path);
 int op_reply_statfs(struct op *op, const struct statvfs *st);
 int op_reply_write(struct op *op, size_t bytes);
+int op_reply_xattr(struct op *op, size_t bytes); /* how long a value is */
 
 #endif

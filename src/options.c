@@ -176,6 +176,10 @@ static const struct setting table[] = {
 	FLAG("sync", sync, 1, NULL, "write(2) returns when the data is on the server's stable storage"),
 	FLAG("async", sync, 0, "", "write(2) returns earlier; fsync and close wait"),
 
+	/* Permissions. */
+	FLAG("acl", acl, 1, "", "POSIX ACLs, where the server has them (NFSACL)"),
+	FLAG("noacl", acl, 0, NULL, "no POSIX ACLs"),
+
 	/* Locks. */
 	FLAG("nolock", lock, LOCK_LOCAL, NULL, "locks hold among the processes of this machine only; so it is unless lock or local_lock says otherwise"),
 	FLAG("lock", lock, LOCK_SERVER, NULL, "locks are the server's (NLM), and hold among all its clients; needs rpcbind and rpc.statd on this machine"),
@@ -221,7 +225,6 @@ static const struct setting table[] = {
 	REFUSED("mounthost", "the MOUNT service must be on the NFS server: leave it out"),
 	REFUSED("mountaddr", "the MOUNT service must be on the NFS server: leave it out"),
 	REFUSED("namlen", "the server's limit is asked for: leave it out"),
-	REFUSED("acl", "NFS ACLs are not supported: leave it out"),
 	REFUSED("fsc", "FS-Cache is not supported: leave it out"),
 	REFUSED("nosharecache", "each mount has its own caches: leave it out"),
 	REFUSED("write", "writes are sent as they come: use sync to wait for them"),
@@ -234,7 +237,7 @@ static const struct setting table[] = {
 	/* mount(8)'s and fstab's own, and what has no effect here or is the only way we work. */
 	IGNORED("defaults"), IGNORED("_netdev"), IGNORED("auto"), IGNORED("noauto"), IGNORED("nofail"),
 	IGNORED("user"), IGNORED("nouser"), IGNORED("users"), IGNORED("owner"), IGNORED("group"), IGNORED("comment"),
-	IGNORED("fg"), IGNORED("intr"), IGNORED("nointr"), IGNORED("sharecache"), IGNORED("noacl"), IGNORED("nofsc"),
+	IGNORED("fg"), IGNORED("intr"), IGNORED("nointr"), IGNORED("sharecache"), IGNORED("nofsc"),
 	IGNORED("nomigration"), IGNORED("notrunkdiscovery"), IGNORED("nosoftreval"), IGNORED("norelatime"),
 	IGNORED("nostrictatime"), IGNORED("diratime"), IGNORED("nodiratime"), IGNORED("lazytime"), IGNORED("nolazytime"),
 	IGNORED("iversion"), IGNORED("noiversion"), IGNORED("loud"), IGNORED("silent"), IGNORED("mand"), IGNORED("nomand"),

@@ -66,6 +66,7 @@ struct options {
 	uint32_t ac;
 	uint32_t lookupcache; /* enum options_lookupcache */
 	uint32_t cto;
+	uint32_t acl; /* POSIX ACLs, where the server has NFSACL */
 	uint32_t rdirplus;
 	uint32_t sync;	     /* each write(2) returns when the data is on stable storage; implied by noac */
 	uint32_t lock;	     /* enum options_lock: as given; local_lock is what counts */

@@ -46,9 +46,14 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	 * which waits for WRITEs in its own place.
 	 * NO_OPEN_SUPPORT, NO_OPENDIR_SUPPORT: each open asks the server. IOCTL_DIR: there is none.
 	 * EXPORT_SUPPORT: a node id that the kernel has forgotten means nothing to us.
-	 * DONT_MASK: NFSv3 knows no umask: the kernel applies it.
-	 * POSIX_ACL: the server checks, by ACCESS.
 	 * CACHE_SYMLINKS: a link's text would stay after others have replaced it under the same file id. */
+	if (mount->acls) {
+		want |= FUSE_CAP_DONT_MASK; /* a directory's default ACL takes the umask's place: NFSv3 knows
+					       neither, and only we can ask which it is */
+		if (mount->opts->default_permissions)
+			want |= FUSE_CAP_POSIX_ACL; /* where the kernel checks, too, it checks ACLs: or it
+						       would refuse what only an ACL grants */
+	}
 	if (options_posix_locks_are_servers(mount->opts))
 		want |= FUSE_CAP_POSIX_LOCKS; /* fcntl(2) locks are the server's to give; without it, the
 						 kernel's */
@@ -83,8 +88,10 @@ static const struct fuse_lowlevel_ops operations = {
 	.fsync = fs_fsync,
 	.getattr = fs_getattr,
 	.getlk = fs_getlk,
+	.getxattr = fs_getxattr,
 	.init = on_init,
 	.link = fs_link,
+	.listxattr = fs_listxattr,
 	.lookup = fs_lookup,
 	.mkdir = fs_mkdir,
 	.mknod = fs_mknod,
@@ -96,10 +103,12 @@ static const struct fuse_lowlevel_ops operations = {
 	.readlink = fs_readlink,
 	.release = fs_release,
 	.releasedir = fs_releasedir,
+	.removexattr = fs_removexattr,
 	.rename = fs_rename,
 	.rmdir = fs_rmdir,
 	.setattr = fs_setattr,
 	.setlk = fs_setlk,
+	.setxattr = fs_setxattr,
 	.statfs = fs_statfs,
 	.symlink = fs_symlink,
 	.unlink = fs_unlink,

@@ -156,8 +156,20 @@ static void on_pathconf(struct op *op, int err, struct xdr_reader *results)
 	answered(op);
 }
 
-static int ask(struct lane *lane, enum nfs3_proc proc, const struct cred *cred, op_reply_fn *on_reply,
-	       char *err)
+#define ACL_COUNTS (NFS3_ACL_ACCESS_COUNT | NFS3_ACL_DEFAULT_COUNT)
+
+/* Whatever it says of the root: does it know what was asked? */
+static void on_acl_counts(struct op *op, int err, struct xdr_reader *results)
+{
+	struct nfs3_getacl_res res;
+	if (!err)
+		err = nfs3_decode_getacl(results, ACL_COUNTS, &res);
+	asked.mount->acls = !err;
+	answered(op);
+}
+
+static int ask(struct lane *lane, enum nfs3_proc proc, const struct cred *cred, const void *args,
+	       op_reply_fn *on_reply, char *err)
 {
 	struct nfs_mount *mount = lane->mount;
 	uint64_t give_up = lane_clock_ns() + ANSWER_NS;
@@ -165,7 +177,7 @@ static int ask(struct lane *lane, enum nfs3_proc proc, const struct cred *cred, 
 	asked.answered = false;
 	asked.err = 0;
 	lane_timer_set(lane, &alarm_clock, give_up, on_alarm);
-	op_rpc(op_begin_own(lane), proc, cred, &mount->root_fh, on_reply);
+	op_rpc(op_begin_own(lane), proc, cred, args, on_reply);
 	while (!asked.answered && connecting.up && lane_clock_ns() < give_up)
 		lane_turn(lane);
 	if (asked.answered && !asked.err)
@@ -210,13 +222,17 @@ static int ask_all(struct nfs_mount *mount, char *err)
 	struct cred cred;
 	cred_init(&cred, mount->machine, geteuid(), getegid(), gids, ngroups > 0 ? (size_t)ngroups : 0);
 
-	int error = ask(lane, NFSPROC3_GETATTR, &cred, on_root_attr, err);
+	int error = ask(lane, NFSPROC3_GETATTR, &cred, &mount->root_fh, on_root_attr, err);
 	if (!error)
-		error = ask(lane, NFSPROC3_FSINFO, &cred, on_fsinfo, err);
+		error = ask(lane, NFSPROC3_FSINFO, &cred, &mount->root_fh, on_fsinfo, err);
 	if (error)
 		return error;
 	agree_sizes(mount, &asked.fsinfo);
-	return ask(lane, NFSPROC3_PATHCONF, &cred, on_pathconf, err);
+	error = ask(lane, NFSPROC3_PATHCONF, &cred, &mount->root_fh, on_pathconf, err);
+	if (error || !mount->opts->acl)
+		return error;
+	struct nfs3_getacl_args counts = {.object = &mount->root_fh, .mask = ACL_COUNTS};
+	return ask(lane, NFSPROC3_GETACL, &cred, &counts, on_acl_counts, err);
 }
 
 static int make_inodes(struct nfs_mount *mount, char *err)

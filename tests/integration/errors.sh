@@ -119,7 +119,7 @@ test_nfs_options_that_we_lack()
 {
 	serve
 	local option
-	for option in fsc migration clientaddr=10.0.0.1 xprtsec=tls acl bg trunkdiscovery max_connect=4 namlen=200; do
+	for option in fsc migration clientaddr=10.0.0.1 xprtsec=tls bg trunkdiscovery max_connect=4 namlen=200; do
 		refused "${option%%=*}" "127.0.0.1:$export" "$T/mnt" -o "$(at_server "$option")"
 	done
 }

@@ -27,6 +27,8 @@ WRITE = 0  # RDMAP opcode, RFC 5040 §4.1
 NOENT, EXIST, INVAL, FBIG, NOTEMPTY, STALE, BAD_COOKIE, NOTSUPP, TOOSMALL = 2, 17, 22, 27, 66, 70, 10003, 10004, 10005
 REG, DIR = 1, 2
 EXCLUSIVE = 2
+NFS_PROGRAM = 100003
+PROG_UNAVAIL = 1
 
 PROCEDURES = (
     "null getattr setattr lookup access readlink read write create mkdir symlink mknod remove rmdir rename link readdir "
@@ -412,7 +414,9 @@ class Server:
     def answer(self, message):
         """The reply to a call, as (bytes, bulk): bulk is what may be placed by RDMA, at the end of the bytes."""
         args = Args(message)
-        xid, _, _, _, _, procedure = (args.u32() for _ in range(6))
+        xid, _, _, program, _, procedure = (args.u32() for _ in range(6))
+        if program != NFS_PROGRAM:  # NFSACL
+            return u32(xid, 1, 0, 0, 0, PROG_UNAVAIL), None
         for _ in ("credential", "verifier"):
             args.u32()
             args.opaque()

@@ -267,7 +267,6 @@ static void every_option_of_nfs5_that_we_lack_is_refused_by_name(void **state)
 		"mounthost=x",
 		"mountaddr=x",
 		"namlen=255",
-		"acl",
 		"fsc",
 		"nosharecache",
 		"write=eager",
