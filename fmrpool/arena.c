@@ -204,6 +204,13 @@ void arena_take(struct arena *arena, void *addr, size_t len_bytes)
 	arena->cursor = page + n;
 }
 
+bool arena_is_one_run(const struct arena *arena, const void *addr, size_t len_bytes)
+{
+	uint32_t page = page_of(arena, addr);
+
+	return page + pages_of(len_bytes) <= stripe_end(arena, page);
+}
+
 size_t arena_used_bytes(const struct arena *arena, enum arena_use use)
 {
 	return (size_t)arena->used[use] * ARENA_PAGE_BYTES;

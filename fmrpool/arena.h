@@ -50,6 +50,9 @@ void *arena_receive_area(struct arena *arena);
 /* Claims the first len_bytes (> 0, rounded up to pages) of the area just named, as dirty data. */
 void arena_take(struct arena *arena, void *addr, size_t len_bytes);
 
+/* May len_bytes at addr be one run, given that all of it was taken? Not across the end of a stripe. */
+bool arena_is_one_run(const struct arena *arena, const void *addr, size_t len_bytes);
+
 size_t arena_used_bytes(const struct arena *arena, enum arena_use use);
 size_t arena_total_bytes(const struct arena *arena);
 bool arena_dirty_full(

@@ -3,12 +3,13 @@
  * COMMIT. Normal operation: one COMMIT of a whole file makes stable all that was answered before it was sent,
  * on whichever lane; so one runs at a time for a file, on the lane that first wanted it. It is wanted by
  * fsync(2) and close(2); by a lane a quarter of whose arena is dirty, or whose readers wait for memory; when
- * data has been kept for KEEP_NS (sync(2) and umount(2) tell a FUSE file system nothing); and after a
+ * data has been kept for a while (sync(2) and umount(2) tell a FUSE file system nothing); and after a
  * reconnect, when the server may have lost what it had not committed.
  *
  * Recovery. Ranges whose verifier is not the one that COMMIT brings are DIRTY_AGAIN: their lanes send them
- * again (data_write.c), and a later COMMIT covers them. A COMMIT that fails loses the ranges that it was for:
- * an error that fsync() or close() reports, once to each who has the file open.
+ * again (data_write.c), and a later COMMIT covers them; but not for ever on a server whose verifier never
+ * settles (RESENDS_MAX). A COMMIT that fails loses the ranges that it was for: an error that fsync() or
+ * close() reports, once to each who has the file open.
  *
  * Progress. A COMMIT needs an op of the lane's own. When all are in use the file waits in the lane's queue;
  * those in use end without any request that was not yet read.
@@ -18,13 +19,14 @@
 #include "fs_entry.h"
 #include "log.h"
 #include "mount.h"
+#include "options.h"
 #include "xdr.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define KEEP_NS 3000000000ull /* "within 5 s on its own": three, and the time that COMMIT takes */
-#define LOOK_AT_MAX 256	      /* kept pieces, when a turn looks for files to commit */
+#define RESENDS_MAX 64	/* of one piece: more than a server restarts between a WRITE and its COMMIT */
+#define LOOK_AT_MAX 256 /* kept pieces, when a turn looks for files to commit */
 
 struct commit_state {
 	struct inode *inode; /* held by the op */
@@ -35,11 +37,18 @@ struct commit_state {
 
 static void on_keep_timer(struct lane_timer *timer);
 
+/* The option says by when data is stable by itself. Of that time it is gathered for GATHER_NS (data_write.c),
+ * kept for three fifths, and the rest is COMMIT's. */
+static uint64_t keep_ns(const struct lane *lane)
+{
+	return lane->mount->opts->commit * UINT64_C(600000000);
+}
+
 void commit_kept(struct lane *lane, struct write_buf *wb)
 {
 	/* Another lane's COMMIT may have taken it out of the file already; then a message is on its way. */
 	commit_forget(wb);
-	wb->kept_ns = lane->now_ns;
+	wb->since_ns = lane->now_ns;
 	wb->linked = true;
 	wb->next = NULL;
 	wb->prev = lane->kept_last;
@@ -49,7 +58,7 @@ void commit_kept(struct lane *lane, struct write_buf *wb)
 		lane->kept_first = wb;
 	lane->kept_last = wb;
 	if (!lane->commit_timer.armed)
-		lane_timer_set(lane, &lane->commit_timer, lane->now_ns + KEEP_NS, on_keep_timer);
+		lane_timer_set(lane, &lane->commit_timer, lane->now_ns + keep_ns(lane), on_keep_timer);
 }
 
 void commit_forget(struct write_buf *wb)
@@ -73,7 +82,7 @@ static void commit_older(struct lane *lane, uint64_t since_ns)
 {
 	struct inode *last = NULL;
 	unsigned int looked = 0;
-	for (struct write_buf *wb = lane->kept_first; wb && wb->kept_ns <= since_ns && looked < LOOK_AT_MAX;
+	for (struct write_buf *wb = lane->kept_first; wb && wb->since_ns <= since_ns && looked < LOOK_AT_MAX;
 	     wb = wb->next, looked++) {
 		if (wb->file->inode == last)
 			continue;
@@ -87,10 +96,11 @@ static void on_keep_timer(struct lane_timer *timer)
 	struct lane *lane = (struct lane *)((char *)timer - offsetof(struct lane, commit_timer));
 	if (!lane->kept_first)
 		return;
-	commit_older(lane, lane->now_ns - KEEP_NS);
-	uint64_t due = lane->kept_first->kept_ns + KEEP_NS;
-	if (due < lane->now_ns + KEEP_NS / 16)
-		due = lane->now_ns + KEEP_NS / 16; /* it is being committed, or waits for another lane's */
+	uint64_t keep = keep_ns(lane);
+	commit_older(lane, lane->now_ns - keep);
+	uint64_t due = lane->kept_first->since_ns + keep;
+	if (due < lane->now_ns + keep / 16)
+		due = lane->now_ns + keep / 16; /* it is being committed, or waits for another lane's */
 	lane_timer_set(lane, timer, due, on_keep_timer);
 }
 
@@ -101,23 +111,30 @@ static void resume_syncer(struct op *op)
 	op->sync.resume(op);
 }
 
-void data_sync(struct op *op, struct inode *inode, op_resume_fn *resume)
+/* All that was written has been answered. */
+static void sync_answered(struct op *op)
 {
+	struct inode *inode = op->sync.inode;
 	struct file_data *fd = &inode->data;
-	op->run_to_end = true;
 	pthread_mutex_lock(&fd->lock);
 	bool stable = dirty_is_stable(&fd->dirty, fd->dirty.answers);
 	if (!stable) {
 		op->sync.upto = fd->dirty.answers;
-		op->sync.resume = resume;
 		op->sync.next = fd->syncers;
 		fd->syncers = op;
 	}
 	pthread_mutex_unlock(&fd->lock);
 	if (stable)
-		resume(op);
+		op->sync.resume(op);
 	else
 		commit_want(op->lane, inode);
+}
+
+void data_sync(struct op *op, struct inode *inode, op_resume_fn *resume)
+{
+	op->sync.inode = inode;
+	op->sync.resume = resume;
+	data_drain(op, inode, sync_answered);
 }
 
 void commit_advance(struct lane *lane, struct inode *inode)
@@ -170,17 +187,28 @@ static void commit_failed(struct inode *inode, uint64_t upto, int err)
 	uint64_t bytes = 0;
 	pthread_mutex_lock(&fd->lock);
 	struct dirty_range *lost = lose(fd, upto, &bytes);
-	/* A file that was removed, and that nobody has open, need not be saved. */
-	bool quiet = err == -ESTALE && file_data_opens(fd) == 0;
-	if (!quiet)
-		data_lost(fd, err);
+	bool told = data_lost(fd, err);
 	fd->commit_running = false;
 	pthread_mutex_unlock(&fd->lock);
-	if (!quiet) {
-		lane_self()->stats->fuse.write_errors++;
+	if (told)
 		data_log_lost(inode, bytes, err);
-	}
 	give_back_all(lost);
+}
+
+/* Takes out what was sent so often, and always in vain, that there is no hope. Under the file's lock. */
+static struct dirty_range *give_up(struct file_data *fd, uint64_t *bytes)
+{
+	struct dirty_range *lost = NULL;
+	for (struct dirty_range *r = fd->dirty.again.first, *next; r; r = next) {
+		next = r->next;
+		if (r->resends <= RESENDS_MAX || write_buf_of(r)->posted)
+			continue;
+		*bytes += r->len_bytes;
+		dirty_drop(&fd->dirty, r);
+		r->next = lost;
+		lost = r;
+	}
+	return lost;
 }
 
 static void on_commit(struct op *op, int err, struct xdr_reader *results)
@@ -200,11 +228,14 @@ static void on_commit(struct op *op, int err, struct xdr_reader *results)
 		commit_failed(inode, state->upto, err);
 	} else {
 		bool ok;
+		uint64_t bytes = 0;
 		pthread_mutex_lock(&fd->lock);
 		struct dirty_range *stable =
 			dirty_committed(&fd->dirty, state->upto, res.verf, write_buf_split, &ok);
 		if (!ok)
 			data_lost(fd, -EIO);
+		struct dirty_range *lost = give_up(fd, &bytes);
+		bool told = lost && data_lost(fd, -EIO);
 		bool again = fd->dirty.again.first;
 		data_post_again(fd);
 		fd->commit_running = false;
@@ -214,6 +245,9 @@ static void on_commit(struct op *op, int err, struct xdr_reader *results)
 				"server %s restarted: sending again what it had not committed of file %llu",
 				op->lane->mount->source, (unsigned long long)inode->fileid);
 		op->lane->stats->fuse.commits++;
+		if (told)
+			data_log_lost(inode, bytes, -EIO);
+		give_back_all(lost);
 		give_back_all(stable);
 	}
 	commit_advance(op->lane, inode);
@@ -271,14 +305,17 @@ void commit_want(struct lane *lane, struct inode *inode)
 void data_turn(struct lane *lane)
 {
 	data_resend_queued(lane);
+	bool wanted = arena_wants_commit(lane->arena) || lane->run_waiters.first ||
+		      atomic_load(&lane->stop) || !arena_receive_area(lane->arena);
+	if (lane->gather_first && (wanted || !lane->ops_free.first))
+		data_send_gathered(lane);
 	while (lane->commit_first && lane->ops_own_free.first) {
 		struct inode *inode = lane->commit_first;
 		lane->commit_first = inode->data.next_dirty;
 		commit_send(op_begin_own(lane), inode);
 		inode_unref(inode);
 	}
-	if (lane->kept_first && (arena_wants_commit(lane->arena) || lane->run_waiters.first ||
-				 atomic_load(&lane->stop) || !arena_receive_area(lane->arena)))
+	if (lane->kept_first && wanted)
 		commit_older(lane, UINT64_MAX);
 	lane->stats->fuse.kept_since_ns = lane->kept_first ? lane->kept_first->kept_ns : 0;
 	lane->stats->fuse.kept_bytes = arena_used_bytes(lane->arena, ARENA_DIRTY);
@@ -286,7 +323,7 @@ void data_turn(struct lane *lane)
 
 bool data_all_stable(const struct lane *lane)
 {
-	return !lane->kept_first && !lane->again_first && !lane->commit_first;
+	return !lane->gather_first && !lane->kept_first && !lane->again_first && !lane->commit_first;
 }
 
 void data_connection_up(struct lane *lane)

@@ -70,12 +70,20 @@ void data_truncate_begin(struct op *op, struct inode *inode, uint64_t new_size, 
  * so what is kept beyond new_size will never be sent again. */
 void data_truncate_end(struct op *op, struct inode *inode, uint64_t new_size, bool done);
 
+/* Has the server yet to answer for anything that write(2) was answered for? */
+bool data_unanswered(struct inode *inode);
+/* Sends what is held back, then resumes when the server has answered for all that had been written when this
+ * was called: it then says of the file's data, size and times what programs here expect. Perhaps at once. The
+ * op runs to its end from here on. */
+void data_drain(struct op *op, struct inode *inode, op_resume_fn *resume);
+
 /* Makes the file's data stable, or finds out that it is lost, then resumes. For fsync and close, and whoever
  * needs the server's mtime to be final (a SETATTR). The op runs to its end from here on. */
 void data_sync(struct op *op, struct inode *inode, op_resume_fn *resume);
 
-/* Data of the file is lost (err: -errno) though write(2) has returned. Under the file's lock. */
-void data_lost(struct file_data *fd, int err);
+/* Data of the file is lost (err: -errno) though write(2) has returned. Under the file's lock. False: the file
+ * was removed and nobody has it open, so that it need not be saved. */
+bool data_lost(struct file_data *fd, int err);
 /* For fsync and close: 0 or the error that `file` has not been told of yet. As with other Linux file systems
  * each open file is told once, and one that is opened later too if nobody has been. */
 int data_error(struct open_file *file);

@@ -28,12 +28,14 @@ struct write_buf {
 	bool stable;		  /* so far each answer said that it is stable already */
 	bool sync;		  /* asked to be */
 	bool heap;		  /* a piece that was cut off; not from the lane's preallocated ones */
+	bool gathering;		  /* in the lane's list of those that more may join */
 	bool posted;		  /* under the file's lock: its lane has been told to send it again */
 	bool linked;		  /* in the lane's list of those that are not stable */
 	unsigned int losses;	  /* mount->losses when it was last sent */
-	uint64_t kept_ns;	  /* since when */
-	struct write_buf *next, *prev; /* in the lane's list of free ones, or of those that are not stable */
-	struct write_buf *next_again;  /* in the lane's queue of those that wait for an op of its own */
+	uint64_t since_ns;	  /* gathering, or kept */
+	/* In the lane's list of free ones, of those that gather, or of those that are not stable. */
+	struct write_buf *next, *prev;
+	struct write_buf *next_again; /* in the lane's queue of those that wait for an op of its own */
 	struct lane_msg msg;
 };
 
@@ -44,9 +46,13 @@ void write_buf_give_back(struct write_buf *wb); /* any lane; range is idle */
 dirty_split_fn write_buf_split;
 /* Under the file's lock: tells their lanes to send again what must be. */
 void data_post_again(struct file_data *fd);
-/* Under the file's lock: lets fly what may, after a flight has ended. */
+/* Under the file's lock: lets fly what may, after a flight has ended or something was told to wait; and
+ * resumes those in data_drain(). */
 void data_post_ready(struct file_data *fd);
+/* All that the lane holds back leaves. */
+void data_send_gathered(struct lane *lane);
 void data_resend_queued(struct lane *lane);
+/* What data_lost() has said yes to: a line in the log, and the statistics. On a lane. */
 void data_log_lost(struct inode *inode, uint64_t bytes, int err);
 
 /* ---- commit.c ---- */

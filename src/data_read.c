@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * READ. A run of the arena, a READ whose data the server places there (or sends in the message, when it is
- * short), and one writev() to /dev/fuse from there. The mount's max_read is rsize, so one request is one
+ * short), and one writev() to /dev/fuse from there. What was written here and has not been answered is with
+ * the server before. The mount's max_read is rsize, so one request is one
  * READ; a reply that is shorter than asked without being the end of the file is continued.
  */
 #include "data_priv.h"
@@ -98,6 +99,15 @@ static void read_first(struct op *op)
 	op_run_get(op, op_state(op, struct read_state)->want, read_rest);
 }
 
+static void read_answered(struct op *op)
+{
+	struct inode *inode = op_state(op, struct read_state)->file->inode;
+	if (may_be_lost(op->lane->mount, &inode->data))
+		data_sync(op, inode, read_first);
+	else
+		read_first(op);
+}
+
 void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct op *op = op_begin(req);
@@ -112,10 +122,10 @@ void fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	s->want = size < op->lane->mount->rsize ? (uint32_t)size : op->lane->mount->rsize;
 	if (s->want == 0) {
 		op_reply_buf(op, NULL, 0);
-	} else if (may_be_lost(op->lane->mount, &s->file->inode->data)) {
+	} else if (data_unanswered(s->file->inode) || may_be_lost(op->lane->mount, &s->file->inode->data)) {
 		open_file_ref(s->file);
 		s->held = true;
-		data_sync(op, s->file->inode, read_first);
+		data_drain(op, s->file->inode, read_answered);
 	} else {
 		read_first(op);
 	}

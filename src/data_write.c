@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * WRITE. Normal operation: the payload is in the arena already. It is added to its file; when nothing that
- * overlaps it is in flight it is sent, UNSTABLE, or FILE_SYNC when write(2) must return with stable data
- * (O_SYNC, O_DSYNC, O_DIRECT, the option sync). The request is answered when the server has answered; the
- * bytes are kept until a COMMIT with the same verifier.
+ * WRITE. Normal operation: the payload is in the arena already. When write(2) must return with stable data
+ * (O_SYNC, O_DSYNC, O_DIRECT, the option sync) it is sent FILE_SYNC, and the request is answered when the
+ * server has answered. Otherwise the request is answered at once (write-behind), the payload is sent
+ * UNSTABLE, and the bytes are kept until a COMMIT with the same verifier. What overlaps something in flight
+ * waits.
+ *
+ * Gathering. A write-behind piece that is smaller than wsize is held back for GATHER_NS, with its op, so that
+ * what follows it in the file can join it. It leaves earlier when it is full, when anybody asks for the file
+ * (data_drain()), when something overlaps it, and when the lane is short of memory or ops: so no progress
+ * depends on the timer. What joins lies behind it in the arena already; only a piece that ends within a page
+ * has less than a page copied to it.
  *
  * Recovery. Short writes are continued. When a verifier has changed, commit.c makes ranges DIRTY_AGAIN and
  * tells their lanes, which send them from here, as the opener, with an op of the lane's own. What then fails
@@ -24,6 +31,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define GATHER_NS 50000000ull /* long for a program that writes in small pieces, nothing of `commit` */
+
 struct write_state {
 	struct write_buf *wb;
 };
@@ -34,6 +43,11 @@ struct write_buf *write_buf_of(struct dirty_range *range)
 }
 
 /* ---- pieces of data ---- */
+
+static size_t whole_pages(size_t bytes)
+{
+	return (bytes + ARENA_PAGE_BYTES - 1) / ARENA_PAGE_BYTES * ARENA_PAGE_BYTES;
+}
 
 static struct write_buf *write_buf_get(struct lane *lane)
 {
@@ -103,6 +117,7 @@ struct dirty_range *write_buf_split(struct dirty_range *range)
 
 void data_log_lost(struct inode *inode, uint64_t bytes, int err)
 {
+	lane_self()->stats->fuse.write_errors++;
 	log_error("server %s: file with id %llu: %llu bytes could not be saved: %s", the_mount->source,
 		  (unsigned long long)inode->fileid, (unsigned long long)bytes, strerror(-err));
 }
@@ -141,9 +156,12 @@ static void enqueue_again(struct write_buf *wb)
 	lane->again_last = wb;
 }
 
+static void gather_remove(struct write_buf *wb);
+
 /* Its range flies. On its own lane. */
 static void fly(struct write_buf *wb)
 {
+	gather_remove(wb);
 	if (!wb->op)
 		wb->op = op_begin_own(wb->lane);
 	if (!wb->op) {
@@ -206,11 +224,31 @@ static void post_flight(struct dirty_range *range)
 	}
 }
 
+static void drained(struct op *op)
+{
+	op->drain.resume(op);
+}
+
+static void resume_drained(struct file_data *fd)
+{
+	struct op **at = &fd->drainers;
+	while (*at) {
+		struct op *op = *at;
+		if (dirty_unanswered(&fd->dirty, op->drain.upto)) {
+			at = &op->drain.next;
+			continue;
+		}
+		*at = op->drain.next;
+		op_resume(op, drained);
+	}
+}
+
 void data_post_ready(struct file_data *fd)
 {
 	struct dirty_range *range;
 	while ((range = dirty_next_ready(&fd->dirty)))
 		post_flight(range);
+	resume_drained(fd);
 }
 
 static void on_again(struct lane_msg *msg)
@@ -249,13 +287,12 @@ static void write_failed(struct write_buf *wb, int err)
 {
 	struct op *op = wb->op;
 	struct inode *inode = wb->file->inode;
-	bool again = wb->range.again;
-	if (again) { /* write(2) has been answered long ago */
-		wb->lane->stats->fuse.write_errors++;
-		data_log_lost(inode, wb->range.len_bytes, err);
+	if (wb->range.again || wb->range.behind) { /* write(2) has been answered long ago */
 		pthread_mutex_lock(&inode->data.lock);
-		data_lost(&inode->data, err);
+		bool lost = data_lost(&inode->data, err);
 		pthread_mutex_unlock(&inode->data.lock);
+		if (lost)
+			data_log_lost(inode, wb->range.len_bytes, err);
 	}
 	wb->op = NULL;
 	op_hold(op, inode);
@@ -295,7 +332,8 @@ static void write_done(struct write_buf *wb)
 		op_reply_none(op);
 		return;
 	}
-	lane->stats->fuse.write_bytes += bytes;
+	if (op->req)
+		lane->stats->fuse.write_bytes += bytes;
 	op_reply_write(op, bytes);
 }
 
@@ -333,7 +371,140 @@ static void on_write(struct op *op, int err, struct xdr_reader *results)
 		write_done(wb);
 }
 
+/* ---- gathering ---- */
+
+static void on_gather_timer(struct lane_timer *timer);
+
+static void gather_add(struct write_buf *wb)
+{
+	struct lane *lane = wb->lane;
+	wb->since_ns = lane->now_ns;
+	wb->gathering = true;
+	wb->next = NULL;
+	wb->prev = lane->gather_last;
+	if (lane->gather_last)
+		lane->gather_last->next = wb;
+	else
+		lane->gather_first = wb;
+	lane->gather_last = wb;
+	if (!lane->gather_timer.armed)
+		lane_timer_set(lane, &lane->gather_timer, lane->now_ns + GATHER_NS, on_gather_timer);
+}
+
+static void gather_remove(struct write_buf *wb)
+{
+	struct lane *lane = wb->lane;
+	if (!wb->gathering)
+		return;
+	if (wb->prev)
+		wb->prev->next = wb->next;
+	else
+		lane->gather_first = wb->next;
+	if (wb->next)
+		wb->next->prev = wb->prev;
+	else
+		lane->gather_last = wb->prev;
+	wb->gathering = false;
+}
+
+/* If another lane was faster, a message is on its way, or it waits. */
+static void send_gathered(struct write_buf *wb)
+{
+	struct file_data *fd = &wb->file->inode->data;
+	gather_remove(wb);
+	pthread_mutex_lock(&fd->lock);
+	bool flies = wb->range.state == DIRTY_FRESH && dirty_send_fresh(&fd->dirty, &wb->range);
+	pthread_mutex_unlock(&fd->lock);
+	if (flies)
+		fly(wb);
+}
+
+void data_send_gathered(struct lane *lane)
+{
+	while (lane->gather_first)
+		send_gathered(lane->gather_first);
+}
+
+static void on_gather_timer(struct lane_timer *timer)
+{
+	struct lane *lane = (struct lane *)((char *)timer - offsetof(struct lane, gather_timer));
+	while (lane->gather_first && lane->gather_first->since_ns + GATHER_NS <= lane->now_ns)
+		send_gathered(lane->gather_first);
+	if (lane->gather_first)
+		lane_timer_set(lane, timer, lane->gather_first->since_ns + GATHER_NS, on_gather_timer);
+}
+
+/* Would `bytes` at `payload` lie, in the arena, right behind what wb has? */
+static bool lies_behind(const struct write_buf *wb, const char *payload, size_t bytes)
+{
+	return wb->range.len_bytes == wb->run_bytes && payload == wb->base + wb->run_bytes &&
+	       wb->run_bytes + bytes <= wb->lane->mount->wsize &&
+	       arena_is_one_run(wb->lane->arena, wb->base, wb->run_bytes + bytes);
+}
+
+static bool fits_behind(const struct write_buf *wb, size_t bytes)
+{
+	return bytes <= wb->run_bytes - wb->range.len_bytes;
+}
+
+/* Under the file's lock: the piece that a WRITE of this file, from this lane, continues; it has grown. */
+static struct write_buf *grown(struct file_data *fd, const struct open_file *file, uint64_t offset,
+			       size_t bytes, const struct incoming *in)
+{
+	for (struct dirty_range *r = fd->dirty.fresh.first; r; r = r->next) {
+		struct write_buf *wb = write_buf_of(r);
+		if (r->offset + r->len_bytes != offset || wb->lane != lane_self() || wb->file != file ||
+		    !wb->gathering)
+			continue;
+		if ((lies_behind(wb, in->payload, bytes) || fits_behind(wb, bytes)) &&
+		    dirty_grow(&fd->dirty, r, bytes))
+			return wb;
+	}
+	return NULL;
+}
+
+/* Joins a WRITE to one that is held back. It is sent by this lane only, so not before the bytes are there. */
+static bool join(struct lane *lane, struct open_file *file, uint64_t offset, size_t bytes)
+{
+	struct incoming *in = &lane->incoming;
+	struct file_data *fd = &file->inode->data;
+	pthread_mutex_lock(&fd->lock);
+	struct write_buf *wb = fd->dirty.fresh.first ? grown(fd, file, offset, bytes, in) : NULL;
+	pthread_mutex_unlock(&fd->lock);
+	if (!wb)
+		return false;
+	if (wb->range.len_bytes <= wb->run_bytes) {
+		memcpy(wb->base + wb->range.len_bytes - bytes, in->payload, bytes);
+		arena_free(lane->arena, in->payload, in->payload_bytes, ARENA_DIRTY);
+	} else {
+		wb->run_bytes += whole_pages(in->payload_bytes);
+	}
+	in->payload = NULL;
+	lane->stats->fuse.gathered++;
+	if (wb->range.len_bytes >= lane->mount->wsize)
+		send_gathered(wb);
+	return true;
+}
+
 /* ---- the request ---- */
+
+/* Adds a new piece to its file, and sends it unless it has to wait or more may come. */
+static void begin(struct write_buf *wb)
+{
+	struct file_data *fd = &wb->file->inode->data;
+	bool gather = wb->range.behind && wb->range.len_bytes < wb->lane->mount->wsize;
+	pthread_mutex_lock(&fd->lock);
+	bool goes = gather ? dirty_gather(&fd->dirty, &wb->range) : dirty_add(&fd->dirty, &wb->range);
+	if (!goes)
+		data_post_ready(fd);
+	pthread_mutex_unlock(&fd->lock);
+	if (!goes)
+		wb->lane->stats->fuse.overlap_waits++;
+	else if (gather)
+		gather_add(wb);
+	else
+		fly(wb);
+}
 
 void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
 	      struct fuse_file_info *fi)
@@ -356,26 +527,61 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	}
 	if (size > most - (uint64_t)off)
 		size = (size_t)(most - (uint64_t)off);
+	bool sync = ((file->flags | fi->flags) & (O_DSYNC | O_SYNC | O_DIRECT)) || lane->mount->opts->sync;
+	if (!sync && join(lane, file, (uint64_t)off, size)) {
+		lane->stats->fuse.write_bytes += size;
+		op_reply_write(op, size);
+		return;
+	}
 	struct write_buf *wb = write_buf_get(lane);
 	wb->base = in->payload;
-	wb->run_bytes = in->payload_bytes;
+	wb->run_bytes = whole_pages(in->payload_bytes);
 	in->payload = NULL; /* ours now */
 	wb->base_offset = wb->range.offset = (uint64_t)off;
 	wb->range.len_bytes = size;
 	wb->file = open_file_ref(file);
-	wb->sync = ((file->flags | fi->flags) & (O_DSYNC | O_SYNC | O_DIRECT)) || lane->mount->opts->sync;
+	wb->sync = sync;
+	wb->range.behind = !sync;
 	wb->op = op;
 	op->run_to_end = true;
 	op->outlives = fi->flags & O_DIRECT;
+	begin(wb);
+	/* ORDER: it is among the file's ranges before its writer goes on: what he does next may come to
+	 * another lane. */
+	if (!sync) {
+		lane->stats->fuse.write_bytes += size;
+		op_answer_write(op, size);
+	}
+}
 
-	struct file_data *fd = &file->inode->data;
+/* ---- who needs the server to have been told ---- */
+
+bool data_unanswered(struct inode *inode)
+{
+	struct file_data *fd = &inode->data;
 	pthread_mutex_lock(&fd->lock);
-	bool flies = dirty_add(&fd->dirty, &wb->range);
+	bool unanswered = dirty_unanswered(&fd->dirty, UINT64_MAX);
 	pthread_mutex_unlock(&fd->lock);
-	if (flies)
-		fly(wb);
-	else
-		lane->stats->fuse.overlap_waits++;
+	return unanswered;
+}
+
+void data_drain(struct op *op, struct inode *inode, op_resume_fn *resume)
+{
+	struct file_data *fd = &inode->data;
+	op->run_to_end = true;
+	pthread_mutex_lock(&fd->lock);
+	op->drain.upto = fd->dirty.seq;
+	op->drain.resume = resume;
+	dirty_release(&fd->dirty);
+	data_post_ready(fd);
+	bool wait = dirty_unanswered(&fd->dirty, op->drain.upto);
+	if (wait) {
+		op->drain.next = fd->drainers;
+		fd->drainers = op;
+	}
+	pthread_mutex_unlock(&fd->lock);
+	if (!wait)
+		resume(op);
 }
 
 /* ---- truncation ---- */
@@ -388,6 +594,8 @@ void data_truncate_begin(struct op *op, struct inode *inode, uint64_t new_size, 
 	op->truncation.resume = resume;
 	pthread_mutex_lock(&fd->lock);
 	bool flies = dirty_add(&fd->dirty, &op->truncation.range);
+	if (!flies)
+		data_post_ready(fd);
 	pthread_mutex_unlock(&fd->lock);
 	if (flies)
 		resume(op);

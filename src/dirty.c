@@ -9,6 +9,9 @@
  * matters: when a verifier has changed, or when bytes became stable out of turn (FILE_SYNC) and leave no
  * range behind.
  *
+ * Gathering. A fresh range that grows becomes the newest: its new bytes are, and nothing newer overlaps the
+ * old ones, or it would not be fresh any more.
+ *
  * Recovery. A range that must be sent again keeps its old place in time (seq): each newer range that is
  * answered cuts it. It may therefore end up in several pieces, or with nothing left.
  */
@@ -55,6 +58,8 @@ static void list_remove(struct dirty_list *list, struct dirty_range *r)
 static struct dirty_list *list_of(struct dirty *d, enum dirty_state state)
 {
 	switch (state) {
+	case DIRTY_FRESH:
+		return &d->fresh;
 	case DIRTY_WAITING:
 		return &d->waiting;
 	case DIRTY_FLYING:
@@ -85,10 +90,32 @@ static void set_again(struct dirty *d, struct dirty_range *r, bool again)
 	r->again = again;
 }
 
-static void forget_pending(struct dirty *d)
+static void pend(struct dirty *d, const struct dirty_range *r)
 {
-	if (!d->kept.first && !d->nagain)
-		d->pending_end = 0;
+	if (r->len_bytes > 0 && range_end(r) > d->pending_end)
+		d->pending_end = range_end(r);
+}
+
+static void pend_unanswered(struct dirty *d)
+{
+	const struct dirty_list *lists[] = {&d->fresh, &d->waiting, &d->flying};
+	for (int i = 0; i < 3; i++)
+		for (const struct dirty_range *r = lists[i]->first; r; r = r->next)
+			if (r->behind || r->again)
+				pend(d, r);
+}
+
+/* What ended at `end` is pending no more. */
+static void unpend(struct dirty *d, uint64_t end)
+{
+	if (end < d->pending_end)
+		return;
+	d->pending_end = 0;
+	pend_unanswered(d);
+	for (const struct dirty_range *r = d->kept.first; r; r = r->next)
+		pend(d, r);
+	for (const struct dirty_range *r = d->again.first; r; r = r->next)
+		pend(d, r);
 }
 
 /* Does r overlap one that flies, or one that waits before it in the queue? */
@@ -110,12 +137,79 @@ static bool fly_or_wait(struct dirty *d, struct dirty_range *r)
 	return !wait;
 }
 
-bool dirty_add(struct dirty *d, struct dirty_range *range)
+/* What was held back so far goes before a newer one that overlaps it. */
+static void release_below(struct dirty *d, const struct dirty_range *newer)
+{
+	for (struct dirty_range *f = d->fresh.first, *next; f; f = next) {
+		next = f->next;
+		if (overlap(f, newer))
+			move(d, f, DIRTY_WAITING);
+	}
+}
+
+static void arrive(struct dirty *d, struct dirty_range *range)
 {
 	assert(range->state == DIRTY_IDLE);
 	range->seq = ++d->seq;
 	range->again = false;
+	release_below(d, range);
+	if (range->behind)
+		pend(d, range);
+}
+
+bool dirty_add(struct dirty *d, struct dirty_range *range)
+{
+	arrive(d, range);
 	return fly_or_wait(d, range);
+}
+
+bool dirty_gather(struct dirty *d, struct dirty_range *range)
+{
+	assert(range->behind);
+	arrive(d, range);
+	bool wait = must_wait(d, range);
+	move(d, range, wait ? DIRTY_WAITING : DIRTY_FRESH);
+	return !wait;
+}
+
+bool dirty_grow(struct dirty *d, struct dirty_range *range, uint64_t bytes)
+{
+	struct dirty_range more = {.offset = range_end(range), .len_bytes = bytes};
+	if (range->state != DIRTY_FRESH || must_wait(d, &more))
+		return false;
+	for (const struct dirty_range *f = d->fresh.first; f; f = f->next)
+		if (overlap(f, &more))
+			return false;
+	range->len_bytes += bytes;
+	range->seq = ++d->seq;
+	pend(d, range);
+	return true;
+}
+
+bool dirty_send_fresh(struct dirty *d, struct dirty_range *range)
+{
+	assert(range->state == DIRTY_FRESH);
+	return fly_or_wait(d, range);
+}
+
+void dirty_release(struct dirty *d)
+{
+	while (d->fresh.first)
+		move(d, d->fresh.first, DIRTY_WAITING);
+}
+
+static bool has_unanswered(const struct dirty_list *list, uint64_t upto)
+{
+	for (const struct dirty_range *r = list->first; r; r = r->next)
+		if (r->behind && !r->again && r->seq <= upto)
+			return true;
+	return false;
+}
+
+bool dirty_unanswered(const struct dirty *d, uint64_t upto)
+{
+	return has_unanswered(&d->fresh, upto) || has_unanswered(&d->waiting, upto) ||
+	       has_unanswered(&d->flying, upto);
 }
 
 bool dirty_send_again(struct dirty *d, struct dirty_range *range)
@@ -157,6 +251,8 @@ static bool cut(struct dirty *d, struct dirty_range *r, uint64_t from, uint64_t 
 			tail->seq = r->seq;
 			tail->answered = r->answered;
 			tail->again = false;
+			tail->behind = r->behind;
+			tail->resends = r->resends;
 			memcpy(tail->verf, r->verf, sizeof tail->verf);
 			/* Beside its other half: the list of kept ranges is in order of answers. */
 			struct dirty_list *list = list_of(d, r->state);
@@ -204,8 +300,7 @@ bool dirty_answered(struct dirty *d, struct dirty_range *range, const uint8_t ve
 	range->answered = ++d->answers;
 	memmove(range->verf, verf, sizeof range->verf); /* may be the same */
 	move(d, range, DIRTY_KEPT);
-	if (range_end(range) > d->pending_end)
-		d->pending_end = range_end(range);
+	pend(d, range);
 	return cut_again(d, range, split);
 }
 
@@ -216,7 +311,7 @@ bool dirty_stable(struct dirty *d, struct dirty_range *range, dirty_split_fn *sp
 	move(d, range, DIRTY_IDLE);
 	bool ok = cut_again(d, range, split);
 	ok = cut_list(d, &d->kept, range, false, split) && ok;
-	forget_pending(d);
+	unpend(d, range_end(range));
 	return ok;
 }
 
@@ -224,7 +319,8 @@ void dirty_drop(struct dirty *d, struct dirty_range *range)
 {
 	set_again(d, range, false);
 	move(d, range, DIRTY_IDLE);
-	forget_pending(d);
+	if (range->len_bytes != DIRTY_TO_END)
+		unpend(d, range_end(range));
 }
 
 static void truncate_list(struct dirty_list *list, uint64_t size, bool only_again)
@@ -241,8 +337,10 @@ void dirty_truncate(struct dirty *d, uint64_t size)
 	truncate_list(&d->kept, size, false);
 	truncate_list(&d->again, size, true);
 	truncate_list(&d->waiting, size, true);
-	if (d->pending_end > size)
+	if (d->pending_end > size) {
 		d->pending_end = size;
+		pend_unanswered(d); /* newer than the cut */
+	}
 }
 
 /* Of the kept ranges up to `upto`, makes AGAIN those with another verifier and returns the others, out of all
@@ -253,6 +351,7 @@ static struct dirty_range *sort_out(struct dirty *d, uint64_t upto, const uint8_
 	for (struct dirty_range *r = d->kept.first, *next; r && r->answered <= upto; r = next) {
 		next = r->next;
 		if (r->len_bytes > 0 && memcmp(r->verf, verf, sizeof r->verf) != 0) {
+			r->resends++;
 			set_again(d, r, true);
 			move(d, r, DIRTY_AGAIN);
 		} else {
@@ -276,7 +375,7 @@ struct dirty_range *dirty_committed(struct dirty *d, uint64_t upto, const uint8_
 		for (const struct dirty_range *r = d->again.first; r; r = r->next)
 			*ok = cut_again(d, r, split) && *ok;
 	}
-	forget_pending(d);
+	unpend(d, d->pending_end);
 	return stable;
 }
 

@@ -4,14 +4,18 @@
  *
  * A range is the payload of one WRITE, from its arrival until the server has it on stable storage:
  *
+ *	dirty_gather() -> DIRTY_FRESH ---+ (more bytes join it; then it is sent)
+ *	                                 v
  *	dirty_add() -> DIRTY_WAITING -> DIRTY_FLYING -> DIRTY_KEPT -> (COMMIT, same verifier) gone
  *	                    ^                                |
  *	                    +------ DIRTY_AGAIN <------------+ (COMMIT, other verifier: cut by newer
  *	                                                        bytes, then sent again)
  *
- * Rules. No two overlapping ranges fly at once; the older that waits goes first. What is sent again gives way
- * to newer bytes: whatever a newer WRITE has been answered for is cut out of it, and it waits while a newer
- * one flies. A COMMIT counts for the ranges that were answered before it was sent.
+ * Rules. No two overlapping ranges fly at once; the older that waits goes first. A fresh one overlaps no
+ * other that is fresh, waits or flies for the first time: whatever comes and overlaps it makes it wait or fly
+ * before. What is sent again gives way to newer bytes: whatever a newer WRITE has been answered for is cut
+ * out of it, and it waits while a newer one flies. A COMMIT counts for the ranges that were answered before
+ * it was sent.
  */
 #ifndef DIRTY_H
 #define DIRTY_H
@@ -24,6 +28,7 @@
 
 enum dirty_state {
 	DIRTY_IDLE,    /* in no file */
+	DIRTY_FRESH,   /* its writer has been answered; not sent yet, so that more can join it */
 	DIRTY_WAITING, /* overlaps one that flies, or one that waits before it */
 	DIRTY_FLYING,  /* sent, not answered; or a SETATTR of the size, which flies over [size, end) */
 	DIRTY_KEPT,    /* answered UNSTABLE: the bytes are kept */
@@ -34,7 +39,9 @@ enum dirty_state {
 struct dirty_range {
 	struct dirty_range *next, *prev;
 	enum dirty_state state;
-	bool again; /* it waits, or flies, to be sent again */
+	bool behind; /* its writer was answered when it arrived: the size to report counts it from then on */
+	bool again;  /* it waits, or flies, to be sent again */
+	unsigned int resends; /* how often a COMMIT has brought another verifier than its WRITE */
 	uint64_t offset;
 	uint64_t len_bytes; /* may be cut down to 0: nothing is left to be sent again */
 	uint64_t seq;	    /* order of arrival in the file: the higher is the newer */
@@ -47,6 +54,7 @@ struct dirty_list {
 };
 
 struct dirty {
+	struct dirty_list fresh;
 	struct dirty_list waiting; /* in order of arrival */
 	struct dirty_list flying;
 	struct dirty_list kept; /* in order of answers */
@@ -54,7 +62,8 @@ struct dirty {
 	unsigned int nagain; /* ranges to be sent again: in `again`, waiting or flying */
 	uint64_t seq;
 	uint64_t answers;
-	uint64_t pending_end; /* no kept range, and none to be sent again, ends behind it; 0: there is none */
+	uint64_t pending_end; /* no range that is kept, behind or to be sent again ends behind it; 0: there is
+				 none */
 };
 
 /* A range is cut in two: gives a second struct over the same memory (the callee copies what is his), or NULL:
@@ -65,6 +74,24 @@ typedef struct dirty_range *dirty_split_fn(struct dirty_range *range);
 /* A new WRITE, or a truncation: offset and len_bytes are set. True: it flies; false: it waits and will come
  * from dirty_next_ready(). */
 bool dirty_add(struct dirty *d, struct dirty_range *range);
+
+/* The same for one that need not leave yet. True: it is FRESH; false: it waits, as above. After a false of
+ * either ask dirty_next_ready(): what it waits for may have been fresh. */
+bool dirty_gather(struct dirty *d, struct dirty_range *range);
+
+/* `bytes` more have come for the end of a range. True: it is FRESH and has them now; false: they must be a
+ * range of their own. */
+bool dirty_grow(struct dirty *d, struct dirty_range *range, uint64_t bytes);
+
+/* A FRESH range is to leave. The same answer as dirty_add(). */
+bool dirty_send_fresh(struct dirty *d, struct dirty_range *range);
+
+/* All that is FRESH is to leave: it waits from here on, and comes from dirty_next_ready(). */
+void dirty_release(struct dirty *d);
+
+/* Of the ranges that arrived up to `upto` (a d->seq), has one that is behind not been answered by the server?
+ */
+bool dirty_unanswered(const struct dirty *d, uint64_t upto);
 
 /* An AGAIN range is about to be sent: the same answer. Not for one that has nothing left:
  * dirty_drop() that. */
@@ -100,7 +127,7 @@ bool dirty_is_stable(const struct dirty *d, uint64_t upto);
 
 static inline bool dirty_none(const struct dirty *d)
 {
-	return !d->waiting.first && !d->flying.first && !d->kept.first && !d->again.first;
+	return !d->fresh.first && !d->waiting.first && !d->flying.first && !d->kept.first && !d->again.first;
 }
 
 #endif

@@ -14,10 +14,11 @@ void file_data_fini(struct file_data *fd)
 	pthread_mutex_destroy(&fd->lock);
 }
 
-uint64_t file_data_pending_end(struct file_data *fd)
+uint64_t file_data_pending_end(struct file_data *fd, bool *unanswered)
 {
 	pthread_mutex_lock(&fd->lock);
 	uint64_t end = fd->dirty.pending_end;
+	*unanswered = dirty_unanswered(&fd->dirty, UINT64_MAX);
 	pthread_mutex_unlock(&fd->lock);
 	return end;
 }

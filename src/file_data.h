@@ -26,6 +26,7 @@ struct file_data {
 	unsigned int errors;
 	bool error_told;
 	bool commit_running;	  /* one COMMIT of a file at a time */
+	struct op *drainers;	  /* who waits until the server has been told what was written */
 	struct op *syncers;	  /* fsync and close, waiting until what is dirty is stable */
 	struct inode *next_dirty; /* in a lane's queue of files to commit; commit_running is set meanwhile */
 	uint64_t pages_foreign;	  /* inode_foreign_changes() as of the last OPEN that looked */
@@ -40,9 +41,10 @@ void file_data_init(struct file_data *fd);
 /* When the inode goes: nothing is dirty then (dirty data holds a reference to the inode). */
 void file_data_fini(struct file_data *fd);
 
-/* End of the data that a server which restarted may have lost, or 0. The size to report is the larger of the
- * server's and this. */
-uint64_t file_data_pending_end(struct file_data *fd);
+/* End of the data that the server does not have, or that one which restarted may have lost, or 0. The size to
+ * report is the larger of the server's and this. *unanswered: the server does not have all of it, so that
+ * what it says of the file's times is not the last word. */
+uint64_t file_data_pending_end(struct file_data *fd, bool *unanswered);
 
 /* More than 0 makes REMOVE a silly rename. */
 static inline unsigned int file_data_opens(struct file_data *fd)

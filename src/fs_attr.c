@@ -74,26 +74,36 @@ static void getattr_send(struct op *op)
 	op_rpc(op, NFSPROC3_GETATTR, op_cred(op), &op_state(op, struct getattr)->inode->fh, on_getattr);
 }
 
+static void getattr_begin(struct op *op)
+{
+	struct getattr *g = op_state(op, struct getattr);
+	struct stat st;
+	uint64_t valid_ns;
+
+	/* While there is no connection, what was last said of the whole file system and of its root is said
+	 * again: umount(8) asks for both before it unmounts, and must not wait for a server that never comes
+	 * back. */
+	bool memory = inode_number(g->inode) == FUSE_ROOT_ID && !lane_connected(op->lane);
+	if (inode_stat(g->inode, fs_clock(), &st, &valid_ns) &&
+	    ((valid_ns && inode_has_news(g->inode)) || memory))
+		fs_reply_attr(op, g->inode);
+	else
+		getattr_send(op);
+}
+
 /* The kernel asks when what it was told has expired, when it has done something to the file itself (then the
  * reply to that has often brought the attributes), or when it does not trust what it was told. */
 void fs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct op *op = op_begin(req);
 	struct getattr *g = op_state(op, struct getattr);
-	struct stat st;
-	uint64_t valid_ns;
 
 	g->inode = fs_inode(op, ino);
 	g->by_name = !fi;
-	/* While there is no connection, what was last said of the whole file system and of its root is said
-	 * again: umount(8) asks for both before it unmounts, and must not wait for a server that never comes
-	 * back. */
-	bool memory = ino == FUSE_ROOT_ID && !lane_connected(op->lane);
-	if (inode_stat(g->inode, fs_clock(), &st, &valid_ns) &&
-	    ((valid_ns && inode_has_news(g->inode)) || memory))
-		fs_reply_attr(op, g->inode);
+	if (g->inode->type == NFS3_REG && data_unanswered(g->inode))
+		data_drain(op, g->inode, getattr_begin); /* a write is to be seen in the times */
 	else
-		getattr_send(op);
+		getattr_begin(op);
 }
 
 /* ---- SETATTR ---- */

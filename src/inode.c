@@ -472,7 +472,8 @@ void attr_to_stat(const struct nfs3_attr *attr, struct stat *st)
 
 bool inode_stat(struct inode *inode, uint64_t now_ns, struct stat *st, uint64_t *valid_ns)
 {
-	uint64_t pending_end = inode->type == NFS3_REG ? file_data_pending_end(&inode->data) : 0;
+	bool unanswered = false;
+	uint64_t pending_end = inode->type == NFS3_REG ? file_data_pending_end(&inode->data, &unanswered) : 0;
 
 	pthread_mutex_lock(&inode->lock);
 	bool known = inode->attr.known;
@@ -482,7 +483,7 @@ bool inode_stat(struct inode *inode, uint64_t now_ns, struct stat *st, uint64_t 
 		st->st_ino = inode_file_number(inode->table, &inode->attr.attr);
 		bool outdated = inode->attr.as_of_ns < atomic_load(&inode->table->names_changed_ns);
 
-		*valid_ns = outdated ? 0 : attr_valid_ns(&inode->attr, now_ns);
+		*valid_ns = outdated || unanswered ? 0 : attr_valid_ns(&inode->attr, now_ns);
 		if (inode->silly && st->st_nlink > 0)
 			st->st_nlink--;
 	}

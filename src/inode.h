@@ -134,7 +134,8 @@ void inode_acls_store(struct inode *inode, const struct nfs3_attr *attr, const s
 void inode_rights_forget(struct inode *inode);
 
 /* Fills *st from the cached attributes, and *valid_ns with how much longer they may be believed. The size is
- * the larger of the server's and the end of pending data; a silly-renamed file has one link less, for the
+ * the larger of the server's and the end of pending data, and while the server does not have all of that
+ * nothing may be believed; a silly-renamed file has one link less, for the
  * name it was given is ours. False: there are none. */
 bool inode_stat(struct inode *inode, uint64_t now_ns, struct stat *st, uint64_t *valid_ns);
 /* The kernel is being told the attributes (LOOKUP, GETATTR, SETATTR, CREATE … replies). */

@@ -70,6 +70,9 @@ struct lane {
 	/* data_write.c, commit.c */
 	struct write_buf *bufs;
 	struct write_buf *bufs_free;
+	struct write_buf *gather_first,
+		*gather_last; /* answered to their writers, not sent, so that more can join; oldest first */
+	struct lane_timer gather_timer;
 	struct write_buf *kept_first,
 		*kept_last; /* answered, not stable, in this lane's arena; oldest first */
 	struct write_buf *again_first,

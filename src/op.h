@@ -117,9 +117,15 @@ struct op {
 		op_resume_fn *resume;
 	} settle;
 
-	/* data_sync()'s and data_truncate_begin()'s, while they run. */
+	/* data_drain()'s, data_sync()'s and data_truncate_begin()'s, while they run. */
 	struct {
 		struct op *next;
+		uint64_t upto; /* everything that arrived up to here must have been answered */
+		op_resume_fn *resume;
+	} drain;
+	struct {
+		struct op *next;
+		struct inode *inode;
 		uint64_t upto; /* everything answered up to here must be stable */
 		op_resume_fn *resume;
 	} sync;
@@ -208,5 +214,9 @@ int op_reply_readlink(struct op *op, const char *path);
 int op_reply_statfs(struct op *op, const struct statvfs *st);
 int op_reply_write(struct op *op, size_t bytes);
 int op_reply_xattr(struct op *op, size_t bytes); /* how long a value is */
+
+/* Answers a WRITE before its data has gone to the server. The op, which must run to its end, goes on, and
+ * what ends it is told to nobody. */
+void op_answer_write(struct op *op, size_t bytes);
 
 #endif

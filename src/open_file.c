@@ -130,11 +130,14 @@ void open_file_unref(struct open_file *file)
 	free(file);
 }
 
-void data_lost(struct file_data *fd, int err)
+bool data_lost(struct file_data *fd, int err)
 {
+	if (err == -ESTALE && file_data_opens(fd) == 0)
+		return false;
 	fd->error = err;
 	fd->errors++;
 	fd->error_told = false;
+	return true;
 }
 
 int data_error(struct open_file *file)
@@ -338,7 +341,8 @@ static bool needs_sync(const struct open_file *file)
 {
 	struct file_data *fd = &file->inode->data;
 	pthread_mutex_lock(&fd->lock);
-	bool needs = file->errors_seen != fd->errors || !dirty_is_stable(&fd->dirty, fd->dirty.answers);
+	bool needs = file->errors_seen != fd->errors || dirty_unanswered(&fd->dirty, UINT64_MAX) ||
+		     !dirty_is_stable(&fd->dirty, fd->dirty.answers);
 	pthread_mutex_unlock(&fd->lock);
 	return needs;
 }

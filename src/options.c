@@ -174,7 +174,8 @@ static const struct setting table[] = {
 	FLAG("cto", cto, 1, "", "close-to-open consistency: open asks the server, close writes back"),
 	FLAG("nocto", cto, 0, NULL, "open believes cached attributes"),
 	FLAG("sync", sync, 1, NULL, "write(2) returns when the data is on the server's stable storage"),
-	FLAG("async", sync, 0, "", "write(2) returns earlier; fsync and close wait"),
+	FLAG("async", sync, 0, "", "write(2) returns when the data is in the memory of this machine; fsync and close wait"),
+	NUMBER("commit", commit, 1, 300, "seconds", "5", "seconds until what was written is on the server's stable storage by itself"),
 
 	/* Permissions. */
 	FLAG("acl", acl, 1, "", "POSIX ACLs, where the server has them (NFSACL)"),

@@ -68,6 +68,7 @@ struct options {
 	uint32_t cto;
 	uint32_t acl; /* POSIX ACLs, where the server has NFSACL */
 	uint32_t rdirplus;
+	uint32_t commit;     /* seconds until what was written is on stable storage by itself */
 	uint32_t sync;	     /* each write(2) returns when the data is on stable storage; implied by noac */
 	uint32_t lock;	     /* enum options_lock: as given; local_lock is what counts */
 	uint32_t local_lock; /* enum options_local_lock: what is not local is locked on the server */

@@ -29,6 +29,7 @@
 	X(reads, "READ requests")                                                                            \
 	X(read_bytes, "bytes answered to READ requests")                                                     \
 	X(writes, "WRITE requests")                                                                          \
+	X(gathered, "WRITE requests that joined the one before them")                                        \
 	X(write_bytes, "bytes of WRITE requests answered")                                                   \
 	X(interrupts, "FUSE_INTERRUPT requests")                                                             \
 	X(killed, "requests ended early because their caller was killed")                                    \

@@ -118,6 +118,121 @@ static void a_truncation_waits_for_writes_beyond_it_and_holds_back_later_ones(vo
 	assert_ptr_equal(dirty_next_ready(&d), &later);
 }
 
+static struct dirty_range behind(uint64_t offset, uint64_t len)
+{
+	return (struct dirty_range){.offset = offset, .len_bytes = len, .behind = true};
+}
+
+static void what_is_fresh_grows_until_it_is_sent(void **state)
+{
+	struct dirty d = {0};
+	struct dirty_range a = behind(0, 10);
+	(void)state;
+	assert_true(dirty_gather(&d, &a));
+	assert_int_equal(a.state, DIRTY_FRESH);
+	assert_false(dirty_none(&d));
+	assert_true(dirty_grow(&d, &a, 5));
+	assert_int_equal(a.len_bytes, 15);
+	assert_true(dirty_send_fresh(&d, &a));
+	assert_int_equal(a.state, DIRTY_FLYING);
+	assert_false(dirty_grow(&d, &a, 5));
+}
+
+static void what_overlaps_something_fresh_goes_behind_it(void **state)
+{
+	struct dirty d = {0};
+	struct dirty_range a = behind(0, 10), other = behind(50, 10), b = behind(5, 10);
+	(void)state;
+	assert_true(dirty_gather(&d, &a));
+	assert_true(dirty_gather(&d, &other));
+	assert_false(dirty_gather(&d, &b));
+	assert_ptr_equal(dirty_next_ready(&d), &a);
+	assert_null(dirty_next_ready(&d));
+	assert_int_equal(other.state, DIRTY_FRESH);
+	assert_true(dirty_answered(&d, &a, boot1, split));
+	assert_ptr_equal(dirty_next_ready(&d), &b);
+}
+
+/* It would be sent before what it is newer than. */
+static void nothing_grows_over_what_was_not_answered(void **state)
+{
+	struct dirty d = {0};
+	struct dirty_range a = behind(0, 10), fresh = behind(20, 10), flying = behind(40, 10),
+			   c = behind(30, 5);
+	(void)state;
+	assert_true(dirty_gather(&d, &a));
+	assert_true(dirty_gather(&d, &fresh));
+	assert_true(dirty_add(&d, &flying));
+	assert_true(dirty_gather(&d, &c));
+	assert_false(dirty_grow(&d, &a, 11));
+	assert_true(dirty_grow(&d, &a, 10));
+	assert_false(dirty_grow(&d, &c, 6));
+	assert_true(dirty_grow(&d, &c, 5));
+}
+
+/* What it grew by is newer than what was kept meanwhile, and must cut that. */
+static void what_has_grown_is_the_newest(void **state)
+{
+	struct dirty d = {0};
+	struct dirty_range a = behind(0, 10), kept = behind(10, 10);
+	bool ok;
+	(void)state;
+	assert_true(dirty_gather(&d, &a));
+	add_and_answer(&d, &kept, boot1);
+	assert_true(dirty_grow(&d, &a, 10));
+	assert_true(dirty_send_fresh(&d, &a));
+	assert_true(dirty_answered(&d, &a, boot1, split));
+	assert_null(dirty_committed(&d, d.answers, boot2, split, &ok));
+	assert_int_equal(kept.len_bytes, 0);
+	assert_int_equal(kept.resends, 1);
+	assert_int_equal(a.len_bytes, 20);
+}
+
+static void who_asks_waits_for_what_had_been_written_by_then(void **state)
+{
+	struct dirty d = {0};
+	struct dirty_range a = behind(0, 10), sync = range(100, 10), later = behind(200, 10);
+	(void)state;
+	assert_true(dirty_add(&d, &sync)); /* its writer waits himself */
+	assert_false(dirty_unanswered(&d, UINT64_MAX));
+	assert_true(dirty_gather(&d, &a));
+	uint64_t upto = d.seq;
+	assert_true(dirty_unanswered(&d, upto));
+	dirty_release(&d);
+	assert_ptr_equal(dirty_next_ready(&d), &a);
+	assert_true(dirty_add(&d, &later));
+	assert_true(dirty_unanswered(&d, upto));
+	assert_true(dirty_answered(&d, &a, boot1, split));
+	assert_false(dirty_unanswered(&d, upto));
+	assert_true(dirty_unanswered(&d, UINT64_MAX));
+}
+
+static void the_size_counts_what_is_behind(void **state)
+{
+	struct dirty d = {0};
+	struct dirty_range a = behind(0, 10), b = behind(90, 10), waits = range(300, 10);
+	struct dirty_range cut = range(50, DIRTY_TO_END);
+	(void)state;
+	assert_true(dirty_add(&d, &waits));
+	assert_int_equal(d.pending_end, 0); /* write(2) has not returned */
+	dirty_drop(&d, &waits);
+	assert_true(dirty_gather(&d, &a));
+	assert_true(dirty_gather(&d, &b));
+	assert_int_equal(d.pending_end, 100);
+	assert_true(dirty_grow(&d, &b, 20));
+	assert_int_equal(d.pending_end, 120);
+	assert_false(dirty_add(&d, &cut));
+	assert_ptr_equal(dirty_next_ready(&d), &b);
+	dirty_drop(&d, &b); /* it failed */
+	assert_int_equal(d.pending_end, 10);
+	assert_ptr_equal(dirty_next_ready(&d), &cut);
+	struct dirty_range later = behind(60, 10);
+	assert_false(dirty_gather(&d, &later));
+	dirty_drop(&d, &cut);
+	dirty_truncate(&d, 50);
+	assert_int_equal(d.pending_end, 70);
+}
+
 static void the_same_verifier_makes_all_that_was_answered_before_stable(void **state)
 {
 	struct dirty d = {0};
@@ -153,7 +268,7 @@ static void another_verifier_sends_again(void **state)
 	assert_ptr_equal(dirty_committed(&d, d.answers, boot2, split, &ok), &b);
 	assert_string_equal(again_text(&d), "0+10");
 	assert_false(dirty_is_stable(&d, d.answers));
-	assert_int_equal(d.pending_end, 60); /* not yet asked what is left */
+	assert_int_equal(d.pending_end, 10);
 	assert_true(dirty_send_again(&d, &a));
 	assert_true(dirty_answered(&d, &a, boot2, split));
 	assert_int_equal(d.nagain, 0);
@@ -300,6 +415,16 @@ static void server_write(struct model *m, const struct dirty_range *r)
 		m->server[i] = r->seq;
 }
 
+static void model_ready(struct model *m)
+{
+	struct dirty_range *ready;
+	while ((ready = dirty_next_ready(&m->d)))
+		if (ready->len_bytes == 0) {
+			dirty_drop(&m->d, ready);
+			test_free(ready);
+		}
+}
+
 static void model_answer(struct model *m, struct dirty_range *r)
 {
 	server_write(m, r);
@@ -308,12 +433,7 @@ static void model_answer(struct model *m, struct dirty_range *r)
 			if (m->expect[i] < r->seq)
 				m->expect[i] = r->seq;
 	assert_true(dirty_answered(&m->d, r, m->boot, model_split));
-	struct dirty_range *ready;
-	while ((ready = dirty_next_ready(&m->d)))
-		if (ready->len_bytes == 0) {
-			dirty_drop(&m->d, ready);
-			test_free(ready);
-		}
+	model_ready(m);
 }
 
 static void model_commit(struct model *m)
@@ -344,14 +464,19 @@ static void model_send_again(struct model *m)
 
 static void model_step(struct model *m)
 {
-	switch (rand() % 8) {
+	switch (rand() % 10) {
 	case 0:
 	case 1:
 	case 2: {
 		struct dirty_range *r = test_calloc(1, sizeof *r);
 		r->offset = (uint64_t)(rand() % 60);
 		r->len_bytes = 1 + (uint64_t)rand() % (64 - r->offset);
-		dirty_add(&m->d, r);
+		r->behind = rand() % 2;
+		if (r->behind)
+			dirty_gather(&m->d, r);
+		else
+			dirty_add(&m->d, r);
+		model_ready(m);
 		break;
 	}
 	case 3:
@@ -364,6 +489,14 @@ static void model_step(struct model *m)
 		break;
 	case 6:
 		model_commit(m);
+		break;
+	case 8:
+		if (m->d.fresh.first && m->d.fresh.first->offset + m->d.fresh.first->len_bytes < 64)
+			dirty_grow(&m->d, m->d.fresh.first, 1);
+		break;
+	case 9:
+		if (m->d.fresh.first)
+			dirty_send_fresh(&m->d, m->d.fresh.first);
 		break;
 	case 7:
 		if (rand() % 4 == 0) {
@@ -383,6 +516,8 @@ static void whatever_happens_the_newest_answered_bytes_win(void **state)
 		for (int i = 0; i < 400; i++)
 			model_step(m);
 		while (!dirty_none(&m->d)) { /* drain */
+			dirty_release(&m->d);
+			model_ready(m);
 			if (m->d.flying.first)
 				model_answer(m, m->d.flying.first);
 			else if (m->d.again.first)
@@ -408,6 +543,12 @@ int main(void)
 		cmocka_unit_test_setup(who_waits_keeps_the_order_of_arrival, setup),
 		cmocka_unit_test_setup(a_truncation_waits_for_writes_beyond_it_and_holds_back_later_ones,
 				       setup),
+		cmocka_unit_test_setup(what_is_fresh_grows_until_it_is_sent, setup),
+		cmocka_unit_test_setup(what_overlaps_something_fresh_goes_behind_it, setup),
+		cmocka_unit_test_setup(nothing_grows_over_what_was_not_answered, setup),
+		cmocka_unit_test_setup(what_has_grown_is_the_newest, setup),
+		cmocka_unit_test_setup(who_asks_waits_for_what_had_been_written_by_then, setup),
+		cmocka_unit_test_setup(the_size_counts_what_is_behind, setup),
 		cmocka_unit_test_setup(the_same_verifier_makes_all_that_was_answered_before_stable, setup),
 		cmocka_unit_test_setup(another_verifier_sends_again, setup),
 		cmocka_unit_test_setup(what_is_sent_again_is_cut_by_newer_bytes, setup),
