@@ -61,7 +61,7 @@ test_server_killed_while_writing()
 # sends it again. Here it has forgotten: the file's bytes are wiped while it is down.
 test_changed_verifier_sends_again()
 {
-	serve_and_mount
+	serve_and_mount commit=300
 	pattern_file "$T/in" 3000000 verifier
 	python3 - "$mnt/file" "$T/in" "$T/written" "$T/go" "$T/synced" <<-'EOF' &
 		import os, sys, time
@@ -76,8 +76,9 @@ test_changed_verifier_sends_again()
 	EOF
 	local writer=$!
 	wait_until 20 test -e "$T/written"
+	# Without being asked, but not committed.
+	wait_until 20 cmp -s "$T/in" "$export/file" || fail "the data do not come to the server by themselves"
 	kill_exportd
-	cmp "$T/in" "$export/file" || fail "the data were not at the server before it died, so that nothing is tested"
 	dd if=/dev/zero of="$export/file" bs=3000000 count=1 conv=notrunc status=none
 	restart_exportd
 	touch "$T/go"
