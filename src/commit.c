@@ -317,7 +317,8 @@ void data_turn(struct lane *lane)
 	}
 	if (lane->kept_first && wanted)
 		commit_older(lane, UINT64_MAX);
-	lane->stats->fuse.kept_since_ns = lane->kept_first ? lane->kept_first->kept_ns : 0;
+	const struct write_buf *oldest = lane->kept_first ? lane->kept_first : lane->gather_first;
+	lane->stats->fuse.kept_since_ns = oldest ? oldest->since_ns : 0;
 	lane->stats->fuse.kept_bytes = arena_used_bytes(lane->arena, ARENA_DIRTY);
 }
 
