@@ -559,18 +559,17 @@ int op_reply_write(struct op *op, size_t bytes)
 	REPLY(op, fuse_reply_write(req, bytes));
 }
 
-<<<<<<< HEAD
 int op_reply_xattr(struct op *op, size_t bytes)
 {
 	REPLY(op, fuse_reply_xattr(req, bytes));
-=======
+}
+
 void op_answer_write(struct op *op, size_t bytes)
 {
 	assert(op->run_to_end);
 	fuse_reply_write(op->req, bytes);
 	op->req = NULL;
 	op->unique = 0;
->>>>>>> 882f81a (Write-behind: a buffered write is answered when its bytes are in registered memory)
 }
 
 /* ---- making and ending ---- */
