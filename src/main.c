@@ -20,6 +20,7 @@
 #include "options.h"
 #include "rpccall.h"
 #include "rpcrdma.h"
+#include "sdnotify.h"
 #include "session.h"
 #include "setup.h"
 #include "silly.h"
@@ -62,6 +63,14 @@ static void our_cred(struct cred *cred)
 	cred_init(cred, the_one.machine, geteuid(), getegid(), NULL, 0);
 }
 
+static void tell_mountd(void)
+{
+	struct cred cred;
+	our_cred(&cred);
+	struct mountd_args args = mountd_args(&cred);
+	mountd_umount(&args, &export);
+}
+
 /* MOUNT, again and again for `retry` minutes while the server is not reached. */
 static int ask_mountd(char *err)
 {
@@ -70,8 +79,12 @@ static int ask_mountd(char *err)
 	struct mountd_args args = mountd_args(&cred);
 	time_t give_up = time(NULL) + 60 * (time_t)opts.retry;
 	int error;
-	while ((error = mountd_mount(&args, &export, err)) && mountd_may_retry(error) && time(NULL) < give_up)
+	start_step("asking server %s for %s", opts.server, opts.export);
+	while ((error = mountd_mount(&args, &export, err)) && mountd_may_retry(error) &&
+	       time(NULL) < give_up) {
+		start_step("trying: %s", err);
 		sleep(1);
+	}
 	return error;
 }
 
@@ -127,27 +140,35 @@ static int mount_all(struct nfs_mount *mount, char *err)
 	mount->root_fh = export.root;
 	sockaddr_set_port(&export.addr, (uint16_t)opts.port);
 	error = setup_choose(&opts, &export.addr, export.addrlen, &choice, err);
-	if (!error)
+	if (!error) {
+		start_step("connecting to server %s at %s port %u over %s", opts.server, export.addr_text,
+			   opts.port, choice.device->name);
 		error = setup_lanes(mount, &choice, &export.addr, export.addrlen, err);
-	if (!error)
-		error = start_locks(mount, err);
+	}
+	if (error || opts.dry_run)
+		return error;
+	error = start_locks(mount, err);
 	if (error)
 		return error;
+	start_step("mounting on %s", mountpoint);
 	/* ORDER: before the mount, which starts a thread. From here on signals are read from a descriptor;
 	 * until here they end the program, which leaves nothing behind. */
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	return session_mount(mount, err);
 }
 
-/* What is worth saying of a mount that works: to whoever waits for the verdict, if it is about safety; to the
- * log. */
-static const char *remarks(const struct nfs_mount *mount, char *line)
+static void log_mounted(const struct nfs_mount *mount)
 {
 	log_info("%s mounted on %s: %u lane%s, each with %u bytes of registered memory, rsize %u, wsize %u, "
 		 "memreg %s, device %s%s%s (%s)",
 		 mount->source, mount->mountpoint, mount->nlanes, mount->nlanes == 1 ? "" : "s", opts.arena,
 		 mount->rsize, mount->wsize, stats_header(mount->stats)->memreg, choice.device->name,
 		 choice.adapter[0] ? " over " : "", choice.adapter, choice.why);
+}
+
+/* What is worth saying, of a mount that works, to whoever waits for the verdict: NULL, or one line. */
+static const char *remarks(const struct nfs_mount *mount, char *line)
+{
 	if (choice.strategy == FMR_WINDOW && !choice.bounds) {
 		snprintf(line, START_LINE_MAX,
 			 "note: %s does not enforce the bounds of memory windows: while a call is under way, "
@@ -164,6 +185,42 @@ static const char *remarks(const struct nfs_mount *mount, char *line)
 		 "lane's registered memory at any time; for trusted networks only",
 		 opts.arena);
 	return line;
+}
+
+/* ---- --dry-run ---- */
+
+static const char *lock_words(void)
+{
+	static const char *const words[] = {
+		[LOCAL_LOCK_ALL] = "among the processes of this machine only (nolock)",
+		[LOCAL_LOCK_FLOCK] = "fcntl on the server, flock on this machine only; rpcbind and rpc.statd "
+				     "are looked for at mount",
+		[LOCAL_LOCK_POSIX] = "flock on the server, fcntl on this machine only; rpcbind and rpc.statd "
+				     "are looked for at mount",
+		[LOCAL_LOCK_NONE] = "on the server; rpcbind and rpc.statd are looked for at mount",
+	};
+	return words[opts.local_lock];
+}
+
+static void tell_what_would_be(const struct nfs_mount *mount)
+{
+	char line[START_LINE_MAX], options[SESSION_OPTIONS_MAX];
+	session_options(mount, options);
+	printf("would mount %s on %s, and has tried all but that:\n", mount->source, mount->mountpoint);
+	printf("  server    %s, MOUNT on TCP port %u, NFS on RDMA port %u\n", export.addr_text,
+	       export.mountport, opts.port);
+	printf("  device    %s%s%s (%s)\n", choice.device->name, choice.adapter[0] ? " over " : "",
+	       choice.adapter, choice.why);
+	printf("  memreg    %s (%s)\n", stats_header(mount->stats)->memreg, choice.strategy_why);
+	printf("  lanes     %u, each with a connection and %u bytes of registered memory\n", mount->nlanes,
+	       opts.arena);
+	printf("  transfers rsize %u, wsize %u\n", mount->rsize, mount->wsize);
+	printf("  locks     %s\n", lock_words());
+	printf("  as        type fuse.nfsrdma, options %s\n", options);
+	const char *note = remarks(mount, line);
+	if (note)
+		printf("%s\n", note);
+	printf("nothing was mounted\n");
 }
 
 /* ---- running and ending ---- */
@@ -249,6 +306,8 @@ static int serve(struct nfs_mount *mount, int signal_fd)
 {
 	pthread_t joiner;
 	int sig = wait_for_end(signal_fd, mount->ended_fd);
+	sdnotify("STOPPING=1\nSTATUS=%s; what is not saved is being saved",
+		 sig ? strsignal(sig) : "Unmounted");
 	if (sig) {
 		log_info("%s: %s: unmounting", mount->mountpoint, strsignal(sig));
 		session_unmount(mount);
@@ -274,14 +333,6 @@ static int serve(struct nfs_mount *mount, int signal_fd)
 	}
 }
 
-static void tell_mountd(void)
-{
-	struct cred cred;
-	our_cred(&cred);
-	struct mountd_args args = mountd_args(&cred);
-	mountd_umount(&args, &export);
-}
-
 int main(int argc, char *argv[])
 {
 	static char line[MOUNTD_ERR_SIZE > START_LINE_MAX ? MOUNTD_ERR_SIZE : START_LINE_MAX];
@@ -297,7 +348,7 @@ int main(int argc, char *argv[])
 	}
 	if (opts.debug)
 		log_set_level(LOG_LEVEL_DEBUG);
-	if (start_begin(opts.foreground)) {
+	if (start_begin(opts.foreground || opts.dry_run)) {
 		fprintf(stderr, "nfsrdma: cannot fork: %s\n", strerror(errno));
 		return START_FAILED;
 	}
@@ -307,12 +358,17 @@ int main(int argc, char *argv[])
 	sigaddset(&signals, SIGHUP);
 
 	int error = mount_all(mount, line);
-	if (!error)
+	if (!error && !opts.dry_run)
 		error = start_lanes(mount, line);
 	int status = START_FAILED;
 	if (error) {
 		start_verdict(START_FAILED, line);
+	} else if (opts.dry_run) {
+		start_verdict(status = START_OK, NULL);
+		tell_what_would_be(mount);
+		tell_mountd();
 	} else {
+		log_mounted(mount);
 		int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 		start_verdict(START_OK, remarks(mount, line));
 		status = serve(mount, signal_fd);

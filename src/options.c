@@ -411,6 +411,8 @@ static int parse_one(struct options *o, char *item, char *err)
 	const struct setting *d = find(item);
 	if (d)
 		return apply(o, d, value, err);
+	if (o->sloppy)
+		return 0;
 	fail(err, "option '%.80s': not known; 'nfsrdma --help' lists the options", item);
 	return -EINVAL;
 }
@@ -570,7 +572,7 @@ int options_parse_source(struct options *o, const char *source, char *err)
 
 /* ---- the command line ---- */
 
-#define USAGE "usage: nfsrdma SERVER:/EXPORT MOUNTPOINT [-o OPTIONS] [-f] [-d]"
+#define USAGE "usage: nfsrdma SERVER:/EXPORT MOUNTPOINT [-o OPTIONS] [-f] [-d] [--dry-run]"
 
 static int parse_operands(struct options *o, int n, char *const operands[], char *err)
 {
@@ -593,6 +595,21 @@ static int parse_operands(struct options *o, int n, char *const operands[], char
 	return 0;
 }
 
+/* mount(8) says which of our names it was told. */
+static int parse_type(const char *type, char *err)
+{
+	if (strcmp(type, "nfsrdma") == 0 || strcmp(type, "fuse.nfsrdma") == 0)
+		return 0;
+	fail(err, "-t %.80s: must be nfsrdma or fuse.nfsrdma", type);
+	return -EINVAL;
+}
+
+static bool is_mount_helper(const char *argv0)
+{
+	const char *slash = strrchr(argv0, '/');
+	return strncmp(slash ? slash + 1 : argv0, "mount.", 6) == 0;
+}
+
 static int parse_switch(struct options *o, int c, char *const argv[], char *err)
 {
 	switch (c) {
@@ -602,8 +619,19 @@ static int parse_switch(struct options *o, int c, char *const argv[], char *err)
 		o->debug = o->foreground = true;
 		return 0;
 	case 'f':
-		o->foreground = true;
+		if (o->mount_helper)
+			o->dry_run = true;
+		else
+			o->foreground = true;
 		return 0;
+	case 'D':
+		o->dry_run = true;
+		return 0;
+	case 's':
+		o->sloppy = true;
+		return 0;
+	case 't':
+		return parse_type(optarg, err);
 	case 'r':
 		o->ro = 1;
 		return 0;
@@ -620,7 +648,7 @@ static int parse_switch(struct options *o, int c, char *const argv[], char *err)
 	case 'v':
 		return 0;
 	case ':':
-		fail(err, "-o: needs a list of options; " USAGE);
+		fail(err, "-%c: needs a value; " USAGE, optopt);
 		return -EINVAL;
 	default: /* a letter is in optopt, a long name only in argv */
 		fail(err, "'%.80s': not known; 'nfsrdma --help' says more; " USAGE,
@@ -631,13 +659,17 @@ static int parse_switch(struct options *o, int c, char *const argv[], char *err)
 
 int options_parse(struct options *o, int argc, char *const argv[], bool by_root, char *err)
 {
-	static const struct option long_names[] = {
-		{"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {0}};
+	static const struct option long_names[] = {{"dry-run", no_argument, NULL, 'D'},
+						   {"help", no_argument, NULL, 'h'},
+						   {"version", no_argument, NULL, 'V'},
+						   {0}};
 	int c;
 	options_defaults(o, by_root);
+	o->mount_helper = argc > 0 && is_mount_helper(argv[0]);
 	opterr = 0;
 	optind = 0; /* glibc: start afresh */
-	while ((c = getopt_long(argc, argv, ":o:dfrwhVnv", long_names, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, o->mount_helper ? ":o:frwhVnvst:" : ":o:dfrwhVnv", long_names,
+				NULL)) != -1) {
 		int ret = parse_switch(o, c, argv, err);
 		if (ret)
 			return ret;
@@ -686,6 +718,7 @@ void options_help(FILE *out)
 		    "  -f           stay in the foreground, messages to standard error\n"
 		    "  -d           the same, with debugging messages\n"
 		    "  -r, -w       the same as -o ro, -o rw\n"
+		    "  --dry-run    try everything but the mount, and say what it would be\n"
 		    "  -h, --help   this text\n"
 		    "  -V, --version\n\n"
 		    "Mount options; the names are those of nfs(5), nfsrdma(8) says more:\n",

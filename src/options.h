@@ -7,6 +7,9 @@
  * nfs(5) that we lack is an error that says what to do instead, not a silent difference; what fstab and
  * mount(8) keep for themselves is ignored.
  *
+ * Called by the name mount.TYPE, the program is the helper that mount(8) starts for that type: the same, but
+ * that the switches are those that mount(8) gives (-f is its "fake").
+ *
  * Errors are one line without a newline: what, where, what to do. Nothing here does I/O (but options_help) or
  * keeps state.
  */
@@ -40,8 +43,11 @@ enum options_atime { ATIME_RELATIME, ATIME_NOATIME, ATIME_STRICT };
 
 struct options {
 	enum options_action action;
-	bool foreground;					  /* -f, or -d */
-	bool debug;						  /* -d */
+	bool foreground;   /* -f, or -d */
+	bool debug;	   /* -d */
+	bool dry_run;	   /* --dry-run: try all but the mount, and say what it would be */
+	bool mount_helper; /* we are mount(8)'s: called mount.TYPE, with its switches */
+	bool sloppy;	   /* its -s: options that are not known are no error */
 	char source[OPTIONS_SERVER_MAX + OPTIONS_EXPORT_MAX + 4]; /* as given */
 	char server[OPTIONS_SERVER_MAX + 1]; /* without the brackets of an IPv6 address */
 	char export[OPTIONS_EXPORT_MAX + 1]; /* absolute, no '/' at its end but for "/" */

@@ -164,8 +164,9 @@ static void add_option(char *list, size_t size, const char *name)
 }
 
 /* What libfuse and the kernel want to know at mount time. Commas in a name are libfuse's to escape: "\,". */
-static void mount_options(const struct nfs_mount *mount, char *list, size_t size)
+void session_options(const struct nfs_mount *mount, char *list)
 {
+	size_t size = SESSION_OPTIONS_MAX;
 	const struct options *o = mount->opts;
 	char text[2 * PATH_MAX], *to = text;
 	list[0] = '\0';
@@ -253,12 +254,12 @@ static int kernel_mount(struct nfs_mount *mount, char *err)
 
 int session_mount(struct nfs_mount *mount, char *err)
 {
-	char list[4 * PATH_MAX], program[] = "nfsrdma", dash_o[] = "-o";
+	char list[SESSION_OPTIONS_MAX], program[] = "nfsrdma", dash_o[] = "-o";
 	char *argv[] = {program, dash_o, list, NULL};
 	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
 	struct mountinfo info;
 
-	mount_options(mount, list, sizeof list);
+	session_options(mount, list);
 	mount->session = fuse_session_new(&args, &operations, sizeof operations, mount);
 	fuse_opt_free_args(&args);
 	if (!mount->session) {

@@ -6,17 +6,22 @@
 #ifndef SESSION_H
 #define SESSION_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 struct nfs_mount;
 
 #define SESSION_ERR_SIZE 1024
+#define SESSION_OPTIONS_MAX (4 * PATH_MAX)
 
 /* Is the mount point there, a directory, and not ours already? mountpoint: as given; path gets it absolute
  * and without symbolic links. -errno. */
 int session_check_mountpoint(const char *mountpoint, const char *source, char *path, size_t path_size,
 			     char *err);
+
+/* The options of the mount as libfuse and the kernel get them, SESSION_OPTIONS_MAX bytes. */
+void session_options(const struct nfs_mount *mount, char *list);
 
 /* Mounts, and answers the kernel's first message (on lane 0, in the calling thread). -errno, with nothing
  * mounted. */

@@ -464,6 +464,48 @@ static void bad_command_lines(void **state)
 
 /* ---- --help and --version ---- */
 
+/* mount(8) calls "/sbin/mount.TYPE SPEC DIR [-sfnv] [-o OPTIONS] [-t TYPE]". */
+static void as_mount_s_helper_the_switches_are_mount_s(void **state)
+{
+	char *const fake[] = {(char *)"/sbin/mount.nfsrdma", (char *)"h:/e", (char *)"/m", (char *)"-fnv",
+			      NULL};
+	char *const sloppy[] = {(char *)"mount.fuse.nfsrdma",
+				(char *)"h:/e",
+				(char *)"/m",
+				(char *)"-s",
+				(char *)"-o",
+				(char *)"nosuch,ro,_netdev",
+				(char *)"-t",
+				(char *)"fuse.nfsrdma",
+				NULL};
+	char *const of_another_type[] = {
+		(char *)"mount.nfsrdma", (char *)"h:/e", (char *)"/m", (char *)"-t", (char *)"nfs", NULL};
+	assert_int_equal(options_parse(&o, 4, fake, true, err), 0);
+	assert_true(o.mount_helper && o.dry_run && !o.foreground && !o.sloppy);
+	assert_int_equal(options_parse(&o, 8, sloppy, true, err), 0);
+	assert_true(o.mount_helper && o.sloppy && o.ro && !o.dry_run);
+	assert_int_equal(options_parse(&o, 5, of_another_type, true, err), -EINVAL);
+	assert_non_null(strstr(err, "nfs"));
+}
+
+/* What is known and cannot be had is refused even then; and without -s what is not known is. */
+static void sloppy_is_no_licence(void **state)
+{
+	char *const known[] = {(char *)"mount.nfsrdma",
+			       (char *)"h:/e",
+			       (char *)"/m",
+			       (char *)"-s",
+			       (char *)"-o",
+			       (char *)"vers=4",
+			       NULL};
+	char *const unknown[] = {
+		(char *)"mount.nfsrdma", (char *)"h:/e", (char *)"/m", (char *)"-o", (char *)"nosuch", NULL};
+	char *const not_mount[] = {(char *)"nfsrdma", (char *)"h:/e", (char *)"/m", (char *)"-s", NULL};
+	assert_int_equal(options_parse(&o, 6, known, true, err), -EINVAL);
+	assert_int_equal(options_parse(&o, 5, unknown, true, err), -EINVAL);
+	assert_int_equal(options_parse(&o, 4, not_mount, true, err), -EINVAL);
+}
+
 static void help_and_version_come_from_the_table(void **state)
 {
 	char *text = NULL;
@@ -504,6 +546,8 @@ int main(void)
 		cmocka_unit_test(sources_have_their_limits),
 		cmocka_unit_test(command_lines),
 		cmocka_unit_test(bad_command_lines),
+		cmocka_unit_test(as_mount_s_helper_the_switches_are_mount_s),
+		cmocka_unit_test(sloppy_is_no_licence),
 		cmocka_unit_test(help_and_version_come_from_the_table),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

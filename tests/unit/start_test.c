@@ -14,7 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -233,6 +235,57 @@ static void a_long_line_is_cut(void **state)
 	assert_int_equal(strlen(o.out), strlen("nfsrdma: \n") + START_LINE_MAX - 1);
 }
 
+static void has_steps(int report_fd)
+{
+	start_begin(false);
+	start_step("connecting");
+	start_step("mounting");
+	start_verdict(START_OK, NULL);
+	start_step("too late");
+	_exit(0);
+}
+
+static void steps_that_do_not_take_long_are_not_told(void **state)
+{
+	struct outcome o = run(has_steps);
+	assert_int_equal(o.status, START_OK);
+	assert_string_equal(o.out, "");
+}
+
+/* What the service manager gets: the datagrams of one start, in one line. */
+static void manager_hears(void (*program)(int report_fd), char *text, size_t size)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	char name[64];
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+	/* An abstract name that the kernel chooses. */
+	socklen_t len = sizeof(sa_family_t);
+	assert_int_equal(bind(fd, (struct sockaddr *)&addr, len), 0);
+	len = sizeof addr;
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
+	snprintf(name, sizeof name, "@%.*s", (int)(len - sizeof(sa_family_t) - 1), addr.sun_path + 1);
+	setenv("NOTIFY_SOCKET", name, 1);
+	run(program);
+	unsetenv("NOTIFY_SOCKET");
+	ssize_t n;
+	size_t used = 0;
+	while ((n = recv(fd, text + used, size - used - 2, 0)) > 0) {
+		used += (size_t)n;
+		text[used++] = '|';
+	}
+	text[used] = 0;
+	close(fd);
+}
+
+static void the_service_manager_hears_of_steps_and_the_end(void **state)
+{
+	char text[512];
+	manager_hears(has_steps, text, sizeof text);
+	assert_string_equal(text, "STATUS=connecting|STATUS=mounting|READY=1\nSTATUS=Mounted|");
+	manager_hears(fails_in_front, text, sizeof text);
+	assert_string_equal(text, "STATUS=no|");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -246,6 +299,8 @@ int main(void)
 		cmocka_unit_test(warnings_before_the_verdict_reach_the_terminal),
 		cmocka_unit_test(closed_standard_descriptors_are_filled),
 		cmocka_unit_test(a_long_line_is_cut),
+		cmocka_unit_test(steps_that_do_not_take_long_are_not_told),
+		cmocka_unit_test(the_service_manager_hears_of_steps_and_the_end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
