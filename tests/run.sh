@@ -30,6 +30,7 @@ usage()
 		  alloc        memory that READ and WRITE take, counted from outside
 		  counted      registrations, windows and doorbells that READ and WRITE take, counted at the device
 		  capture      what the wire carried, told by tshark
+		  package      the Debian packages: built, installed, mounted by systemd, upgraded and removed, in containers
 		  trixie       the unit tests on Debian 13, in a chroot
 		All of these when none is named; and
 		  vm           against the kernel's NFS/RDMA server and client, over soft-RoCE and siw, in a guest: an hour under
@@ -38,7 +39,7 @@ usage()
 	EOF
 }
 
-default_suites=(unit unit-asan faults lint conformance integration integration-asan alloc counted capture trixie)
+default_suites=(unit unit-asan faults lint conformance integration integration-asan alloc counted capture package trixie)
 suites=("$@")
 [ $# -gt 0 ] || suites=("${default_suites[@]}")
 for suite in "${suites[@]}"; do
@@ -255,6 +256,7 @@ if wants lint; then
 fi
 wants 'integration*' && packages+=("${packages_bench[@]}")
 wants trixie && packages+=(mmdebstrap)
+wants package && packages+=(debhelper dpkg-dev lintian mmdebstrap)
 wants vm && packages+=(e2fsprogs mmdebstrap qemu-system-x86)
 part packages packages_install "${packages[@]}" || finish
 
@@ -278,6 +280,7 @@ for suite in "${suites[@]}"; do
 	alloc) part alloc needs_fuse alloc tests/alloc/alloc.sh ;;
 	counted) part counted needs_fuse counted tests/counted/counted.sh ;;
 	capture) part capture needs_fuse capture tests/integration/capture.sh ;;
+	package) part package tests/package.sh ;;
 	trixie) part trixie tests/trixie.sh ;;
 	vm) part vm tests/vm/vm.sh ;;
 	esac
