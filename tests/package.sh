@@ -14,7 +14,8 @@
 
 default_limit_s=180
 # What a small server has, and what the packages depend on.
-base_packages=(systemd-sysv dbus autofs bash-completion fuse3 iproute2 libibverbs1 libnfs13 librdmacm1 sudo zsh)
+base_packages=(systemd-sysv dbus autofs bash-completion fuse3 iproute2 libibverbs1 libncursesw6 libnfs13 librdmacm1 sudo
+	zsh)
 user=64532
 
 # --- building ---------------------------------------------------------------------------------------------------------
