@@ -61,10 +61,12 @@ int nfs3_errno(uint32_t status)
 	case NFS3ERR_NOTSUPP:
 	case NFS3ERR_BADTYPE: /* MKNOD of a type that the server does not have */
 		return -EOPNOTSUPP;
+	case NFS3ERR_SERVERFAULT: /* as the Linux client has it: the fault is not the network's */
+		return -EREMOTEIO;
 	case NFS3ERR_JUKEBOX:
 		return -EAGAIN;
-	default: /* IO, SERVERFAULT; NOT_SYNC, BAD_COOKIE and TOOSMALL, which callers handle or never provoke;
-		    unknown ones */
+	default: /* IO; NOT_SYNC, BAD_COOKIE and TOOSMALL, which callers handle or never provoke; unknown ones
+		  */
 		return -EIO;
 	}
 }

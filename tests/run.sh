@@ -208,7 +208,7 @@ needs_fuse()
 }
 
 # What a hostile or broken server does to a mount.
-fault_scripts=(tests/integration/protection.sh)
+fault_scripts=(tests/integration/faults.sh tests/integration/protection.sh)
 
 faults()
 {

@@ -133,6 +133,7 @@ class Server:
         self.last_time = 0
         self.next_fileid = 1
         self.calls, self.log = collections.Counter(), []
+        self.transmissions = collections.Counter()  # of (connection, XID)
         self.handles = {}
         self.listing_verf = bytes(8)
         self.root = self.make(None, None, DIR, 0o755)
@@ -551,6 +552,7 @@ class RdmaPeer:
     def serve(self, message):
         args = Args(message)
         xid, _, _, _ = (args.u32() for _ in range(4))
+        self.server.transmissions[self, xid] += 1
         segment = lambda: (args.u32(), args.u32(), args.u64())
         chunk = lambda: [segment() for _ in range(args.u32())]
         reads, position, write, reply = [], 0, None, None

@@ -1103,7 +1103,7 @@ static void statuses_become_errno(void **state)
 		{10003, -EIO},
 		{10004, -EOPNOTSUPP},
 		{10005, -EIO},
-		{10006, -EIO},
+		{10006, -EREMOTEIO},
 		{10007, -EOPNOTSUPP},
 		{10008, -EAGAIN},
 		{3, -EIO},
