@@ -12,7 +12,7 @@ packages_build=(gcc libc6-dev meson ninja-build pkgconf libfuse3-dev libnfs-dev 
 packages_run=(fuse3 mount python3)
 # systemtap-sdt-dev has the header for static probes (contrib/trace), without which the build leaves them out.
 # shellcheck disable=SC2034
-packages_test=(git iproute2 rsync systemtap-sdt-dev tshark util-linux)
+packages_test=(acl git iproute2 rsync systemtap-sdt-dev tshark util-linux)
 # gnuplot is used when it is there.
 # shellcheck disable=SC2034
 packages_bench=(fio tar)

@@ -332,19 +332,21 @@ row_ipv6()
 	work_ours device=softiwarp
 }
 
-# Which tests of the project's own scripts are not for the kernel's server: those that need exportd, TCP connections, an
-# ordinary user who may lock much memory, or more speed than an emulated machine has. The kernel's server remembers, and so
+# Which tests of the project's own scripts are not for the kernel's server: those that need exportd, TCP connections, programs that
+# the image lacks, an ordinary user who may lock much memory, or more speed than an emulated machine has. The kernel's server remembers, and so
 # holds, a mount that it met in an export.
 declare -A not_against_knfsd=(
 	[semantics]='nconnect_4|mounted_by_an_ordinary_user|lanes_that_cannot_start|fstab|ipv6'
 	[sharing]=export_contains_its_own_mount
 	[recovery]='two_slot_arena.*|terminated_daemon_ends_in_the_middle_of_things'
+	[acl]='on_a_tmpfs|a_server_without_nfsacl|a_server_that_no_longer_has_nfsacl|programs'
 )
 # And those that make a row short enough for SCALE=ci.
 declare -A ci_against_knfsd=(
 	[semantics]='data_both_ways|o_direct|mmap_shared_write|truncate_and_append|rename_over_open_file|exclusive_create_.*|server_root_squash|small_rsize_and_wsize|unmount_saves_everything'
 	[sharing]='closed_files_.*|fsx_across_two_mounts|random_work_.*|two_users_.*|supplementary_groups_count'
 	[recovery]='.*'
+	[acl]='.*'
 )
 
 # own_tests SCRIPT: the names of those to run.
