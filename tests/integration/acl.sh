@@ -272,6 +272,13 @@ test_on_a_tmpfs()
 	default_acls_and_umask
 	facl set "$mnt/1" u::rwx,u:$bob:--x,g::---,m::--x,o::---
 	assert_eq "$(facl get "$export/1")" u::rwx,u:$bob:--x,g::---,m::--x,o::---
+	# More entries than a FUSE mount can show: they are not left out.
+	echo x >"$export/long"
+	chown $alice "$export/long"
+	facl many "$export/long" u::rw-,g::r--,m::rw-,o::r-- 600
+	refuses E2BIG get "$mnt/long"
+	may $alice r "$mnt/long" || fail "the owner may not read"
+	! may $bob r "$mnt/long" || fail "bob reads under an ACL that is not known here"
 	umount_nfs "$mnt"
 	stop_exportd "$exportd_pid"
 	umount "$export"
