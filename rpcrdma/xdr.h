@@ -35,7 +35,8 @@ struct xdr_reader {
 
 static inline struct xdr_reader xdr_reader(const void *msg, size_t len_bytes)
 {
-	return (struct xdr_reader){.pos = msg, .end = (const uint8_t *)msg + len_bytes};
+	/* No bytes may be nowhere: NULL. C adds nothing to that, not even 0. */
+	return (struct xdr_reader){.pos = msg, .end = len_bytes ? (const uint8_t *)msg + len_bytes : msg};
 }
 
 static inline bool xdr_ok(const struct xdr_reader *r)

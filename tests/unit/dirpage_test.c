@@ -175,6 +175,19 @@ static void a_reply_cut_short_anywhere_loads_nothing(void **state)
 	}
 }
 
+/* Of no bytes there is nothing to keep, not even a place. */
+static void a_reply_of_no_bytes_loads_nothing(void **state)
+{
+	struct dirpage page = {0};
+	struct nfs3_list_head head;
+	struct nfs3_entry e;
+
+	assert_int_equal(dirpage_load(&page, "", 0, false, 0, &head), -EBADMSG);
+	assert_false(page.loaded);
+	assert_false(dirpage_peek(&page, &e));
+	dirpage_fini(&page);
+}
+
 static void a_refusal_loads_nothing(void **state)
 {
 	struct dirpage page = {0};
@@ -277,6 +290,7 @@ int main(void)
 		cmocka_unit_test(an_empty_page_before_the_end_is_a_circle),
 		cmocka_unit_test(an_empty_page_at_the_end_is_the_end),
 		cmocka_unit_test(a_reply_cut_short_anywhere_loads_nothing),
+		cmocka_unit_test(a_reply_of_no_bytes_loads_nothing),
 		cmocka_unit_test(a_refusal_loads_nothing),
 		cmocka_unit_test(a_circle_over_several_pages_is_found),
 		cmocka_unit_test(going_back_is_not_a_circle),
