@@ -129,7 +129,8 @@ static int change(const struct cred *cred, uint32_t proc, uint32_t program, uint
 int rpcbind_set(const struct cred *cred, uint32_t program, uint32_t version, const char *netid, uint16_t port)
 {
 	char addr[32];
-	snprintf(addr, sizeof addr, "%s.%u.%u", netid[3] == '6' ? "::" : "0.0.0.0", port >> 8, port & 255u);
+	snprintf(addr, sizeof addr, "%s.%u.%u", netid[3] == '6' ? "::" : "0.0.0.0", port >> 8 & 255u,
+		 port & 255u);
 	return change(cred, PMAP3_SET, program, version, netid, addr);
 }
 

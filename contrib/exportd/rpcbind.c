@@ -90,7 +90,7 @@ static void unset_tcp(struct rpc_context *rpc, int program, int version)
  * in the place of 0.0.0.0. */
 static struct pmap3_mapping rdma_mapping(char *addr, size_t size, uint16_t port)
 {
-	snprintf(addr, size, "0.0.0.0.%u.%u", port >> 8, port & 0xff);
+	snprintf(addr, size, "0.0.0.0.%u.%u", port >> 8 & 255u, port & 255u);
 	return (struct pmap3_mapping){
 		.prog = NFS_PROGRAM,
 		.vers = NFS_V3,
