@@ -13,6 +13,9 @@ packages_run=(fuse3 mount python3)
 # systemtap-sdt-dev has the header for static probes (contrib/trace), without which the build leaves them out.
 # shellcheck disable=SC2034
 packages_test=(acl git iproute2 rsync systemtap-sdt-dev tshark util-linux)
+# llvm-14: llvm-cov and llvm-profdata, for coverage only.
+# shellcheck disable=SC2034
+packages_fuzz=(clang-14 libclang-rt-14-dev llvm-14)
 # gnuplot is used when it is there.
 # shellcheck disable=SC2034
 packages_bench=(fio tar)
