@@ -32,7 +32,7 @@
 struct options {
 	const char *listen, *state, *device;
 	int rdma_port, tcp_port, mount_port; /* mount_port -1: none of its own */
-	bool rpcbind, no_root_squash, read_only, no_acl, foreground;
+	bool rpcbind, no_root_squash, read_only, no_acl, foreground, counters;
 	char **dirs;
 	int dirs_len;
 };
@@ -48,6 +48,7 @@ enum option_id {
 	OPT_NO_ACL,
 	OPT_DEVICE,
 	OPT_STATE,
+	OPT_COUNTERS,
 	OPT_FOREGROUND = 'f',
 	OPT_HELP = 'h',
 };
@@ -67,6 +68,7 @@ static const struct option_row {
 	{OPT_NO_ACL, "no-acl", NULL, "do not serve POSIX ACLs (NFSACL)"},
 	{OPT_DEVICE, "device", "D", "RDMA device: softiwarp (default), verbs, or none"},
 	{OPT_STATE, "state", "DIR", "where the key of file handles is kept"},
+	{OPT_COUNTERS, "counters", NULL, "print what was served, by procedure: at the end, and on SIGUSR1"},
 	{OPT_FOREGROUND, "foreground", NULL, "stay in the foreground (-f)"},
 	{OPT_HELP, "help", NULL, "show this (-h)"},
 };
@@ -126,6 +128,9 @@ static void take_option(struct options *o, int id, const char *arg)
 		break;
 	case OPT_STATE:
 		o->state = arg;
+		break;
+	case OPT_COUNTERS:
+		o->counters = true;
 		break;
 	case OPT_FOREGROUND:
 		o->foreground = true;
@@ -326,8 +331,11 @@ static void run_until_signal(struct server *srv, const sigset_t *signals)
 {
 	struct timespec second = {.tv_sec = 1};
 	int sig;
-	while ((sig = sigtimedwait(signals, NULL, &second)) < 0 || sig == SIGHUP)
+	while ((sig = sigtimedwait(signals, NULL, &second)) < 0 || sig == SIGHUP || sig == SIGUSR1) {
+		if (sig == SIGUSR1)
+			counters_print(&srv->counters, stdout);
 		nodes_sweep(srv->nodes);
+	}
 }
 
 /* verdict: where the parent waits for a byte; -1 in the foreground. */
@@ -355,6 +363,8 @@ static int run(const struct options *o, int verdict)
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGHUP);
+	if (o->counters)
+		sigaddset(&signals, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &signals, NULL); /* before the threads, which inherit it */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* EFBIG says it */
@@ -370,6 +380,8 @@ static int run(const struct options *o, int verdict)
 	fflush(stdout);
 	detach(verdict);
 	run_until_signal(&srv, &signals);
+	if (o->counters)
+		counters_print(&srv.counters, stdout);
 	if (o->rpcbind)
 		rpcbind_unregister(&ports);
 	return 0;

@@ -59,7 +59,7 @@ static const struct proc procs[NFS3_PROCS] = {
 };
 
 static const struct proc acl_procs[NFSACL_PROCS] = {
-	[NFSACL_NULL] = {"NULL"},
+	[NFSACL_NULL] = {"ACLNULL"},
 	[NFSACL_GETACL] = {"GETACL", nfs3_decode_getacl, op_getacl, FAIL_POST_OP, ANYBODY},
 	[NFSACL_SETACL] = {"SETACL", nfs3_decode_setacl, op_setacl, FAIL_POST_OP, CHANGES},
 };
@@ -154,6 +154,11 @@ static void run_once(struct op *op, const struct rpc_call *rpc, const struct pro
 		memcpy(to, replay, len);
 }
 
+const char *nfs3_proc_name(uint32_t proc)
+{
+	return proc < NFS3_PROCS ? procs[proc].name : acl_procs[proc - NFS3_PROCS].name;
+}
+
 static void serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args,
 		  const struct proc *proc)
 {
@@ -173,21 +178,23 @@ static void serve(struct call *call, const struct rpc_call *rpc, struct xdr_read
 }
 
 static bool serve_of(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args,
-		     const struct proc *table, uint32_t table_len)
+		     const struct proc *table, uint32_t table_len, uint32_t counted_from)
 {
-	if (rpc->proc < table_len)
-		serve(call, rpc, args, &table[rpc->proc]);
-	else
+	if (rpc->proc >= table_len) {
 		rpc_put_accepted(&call->head, rpc->xid, RPC_PROC_UNAVAIL);
+		return true;
+	}
+	serve(call, rpc, args, &table[rpc->proc]);
+	counters_add(&call->srv->counters, counted_from + rpc->proc, call);
 	return true;
 }
 
 bool nfs3_serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args)
 {
-	return serve_of(call, rpc, args, procs, NFS3_PROCS);
+	return serve_of(call, rpc, args, procs, NFS3_PROCS, 0);
 }
 
 bool nfsacl_serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args)
 {
-	return serve_of(call, rpc, args, acl_procs, NFSACL_PROCS);
+	return serve_of(call, rpc, args, acl_procs, NFSACL_PROCS, NFS3_PROCS);
 }

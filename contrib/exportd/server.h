@@ -10,6 +10,7 @@
 #ifndef EXPORTD_SERVER_H
 #define EXPORTD_SERVER_H
 
+#include "counters.h"
 #include "drc.h"
 #include "export.h"
 #include "nfs3.h"
@@ -37,6 +38,7 @@ struct server {
 	struct mounts *mounts;
 	/* Of WRITE and COMMIT: another after each start, and after data was lost. */
 	_Atomic uint64_t write_verf;
+	struct counters counters;
 };
 
 struct call {
@@ -71,6 +73,8 @@ struct rpc_call;
 bool mount3_serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args);
 bool nfs3_serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args);
 bool nfsacl_serve(struct call *call, const struct rpc_call *rpc, struct xdr_reader *args);
+/* Of NFS, and behind them those of NFSACL: proc < COUNTED_PROCS. */
+const char *nfs3_proc_name(uint32_t proc);
 
 struct mounts *mounts_create(void);
 
