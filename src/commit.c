@@ -247,6 +247,8 @@ static void on_commit(struct op *op, int err, struct xdr_reader *results)
 		op->lane->stats->fuse.commits++;
 		if (told)
 			data_log_lost(inode, bytes, -EIO);
+		log_debug(LOG_POOL, "lane %u: file %llu is stable up to its %lluth answer", op->lane->id,
+			  (unsigned long long)inode->fileid, (unsigned long long)state->upto);
 		give_back_all(lost);
 		give_back_all(stable);
 	}

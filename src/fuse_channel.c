@@ -166,6 +166,48 @@ static void interrupt(struct lane *lane, const struct fuse_interrupt_in *in)
 	}
 }
 
+static const char *opcode_name(uint32_t opcode)
+{
+	static const char *const names[] = {
+		[FUSE_LOOKUP] = "LOOKUP",
+		[FUSE_FORGET] = "FORGET",
+		[FUSE_GETATTR] = "GETATTR",
+		[FUSE_SETATTR] = "SETATTR",
+		[FUSE_READLINK] = "READLINK",
+		[FUSE_SYMLINK] = "SYMLINK",
+		[FUSE_MKNOD] = "MKNOD",
+		[FUSE_MKDIR] = "MKDIR",
+		[FUSE_UNLINK] = "UNLINK",
+		[FUSE_RMDIR] = "RMDIR",
+		[FUSE_RENAME] = "RENAME",
+		[FUSE_LINK] = "LINK",
+		[FUSE_OPEN] = "OPEN",
+		[FUSE_READ] = "READ",
+		[FUSE_WRITE] = "WRITE",
+		[FUSE_STATFS] = "STATFS",
+		[FUSE_RELEASE] = "RELEASE",
+		[FUSE_FSYNC] = "FSYNC",
+		[FUSE_FLUSH] = "FLUSH",
+		[FUSE_INIT] = "INIT",
+		[FUSE_OPENDIR] = "OPENDIR",
+		[FUSE_READDIR] = "READDIR",
+		[FUSE_RELEASEDIR] = "RELEASEDIR",
+		[FUSE_FSYNCDIR] = "FSYNCDIR",
+		[FUSE_GETLK] = "GETLK",
+		[FUSE_SETLK] = "SETLK",
+		[FUSE_SETLKW] = "SETLKW",
+		[FUSE_ACCESS] = "ACCESS",
+		[FUSE_CREATE] = "CREATE",
+		[FUSE_BATCH_FORGET] = "BATCH_FORGET",
+		[FUSE_FALLOCATE] = "FALLOCATE",
+		[FUSE_READDIRPLUS] = "READDIRPLUS",
+		[FUSE_RENAME2] = "RENAME2",
+		[FUSE_LSEEK] = "LSEEK",
+	};
+	const char *name = opcode < sizeof names / sizeof names[0] ? names[opcode] : NULL;
+	return name ? name : "another operation";
+}
+
 static void dispatch(struct lane *lane, char *area, size_t bytes)
 {
 	const struct fuse_in_header *in = (const struct fuse_in_header *)lane->fuse_head;
@@ -177,6 +219,9 @@ static void dispatch(struct lane *lane, char *area, size_t bytes)
 	if (in->opcode == FUSE_INIT)
 		init_offered = ((const struct fuse_init_in *)(in + 1))->flags;
 	lane->stats->fuse.requests++;
+	log_debug(LOG_FUSE, "lane %u: request %llu: %s of node %llx, %zu bytes, uid %u, thread %u", lane->id,
+		  (unsigned long long)in->unique, opcode_name(in->opcode), (unsigned long long)in->nodeid,
+		  bytes, in->uid, in->pid);
 	size_t in_area = bytes < HEAD_BYTES ? 0 : bytes - HEAD_BYTES;
 	if (in_area > lane->mount->wsize)
 		in_area = lane->mount->wsize;

@@ -19,6 +19,7 @@
 #include "options.h"
 #include "revalidate.h"
 #include "rpcrdma.h"
+#include "trace.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -210,6 +211,14 @@ static bool finished(struct lane *lane)
 	       data_all_stable(lane) && !mail_waits(lane);
 }
 
+static void debug_pool(const struct lane *lane)
+{
+	const struct rpcrdma_stats *stats = rpcrdma_stats(lane->xprt);
+	if (stats->waits_for == RPCRDMA_WAITS_FOR_REGISTRATIONS)
+		log_debug(LOG_POOL, "lane %u: %llu calls wait for registrations", lane->id,
+			  (unsigned long long)stats->queued);
+}
+
 void lane_turn(struct lane *lane)
 {
 	lane->now_ns = lane_clock_ns();
@@ -226,6 +235,8 @@ void lane_turn(struct lane *lane)
 	if (atomic_load(&lane->stop))
 		revalidate_stop(lane);
 	rpcrdma_flush(lane->xprt, lane->now_ns);
+	if (log_debug_areas & LOG_POOL)
+		debug_pool(lane);
 	fuse_channel_watch(lane);
 	more |= mail_waits(lane) || finished(lane) || polls(lane);
 	take_events(lane, more ? 0 : sleep_ms(lane));
@@ -258,11 +269,32 @@ static const char *duration(uint64_t ns, char *buf, size_t size)
 	return buf;
 }
 
+static void debug_status(const struct lane *lane, const struct rpcrdma_status *status)
+{
+	struct rpcrdma_agreed agreed;
+	if (status->event == RPCRDMA_DOWN)
+		log_debug(LOG_TRANSPORT, "lane %u: no connection: %s (%s); attempt %u, the next in %llu ms",
+			  lane->id, status->why ? status->why : "", strerror(-status->error),
+			  status->attempts, (unsigned long long)(status->retry_ns / 1000000));
+	else if (rpcrdma_agreed(lane->xprt, &agreed))
+		log_debug(LOG_TRANSPORT,
+			  "lane %u: connected: inline %u bytes out, %u in; the server %s of itself, and %s "
+			  "with "
+			  "invalidate; %llu calls wait",
+			  lane->id, agreed.send_bytes, agreed.recv_bytes,
+			  agreed.peer_told ? "told" : "said nothing",
+			  agreed.peer_invalidates ? "sends" : "does not send",
+			  (unsigned long long)rpcrdma_stats(lane->xprt)->queued);
+}
+
 static void on_status(void *ctx, const struct rpcrdma_status *status)
 {
 	struct lane *lane = ctx;
 	char when[32];
 	bool up = status->event == RPCRDMA_UP;
+	TRACE3(lane__state, lane->id, up, status->attempts);
+	if (log_debug_areas & LOG_TRANSPORT)
+		debug_status(lane, status);
 	if (!up)
 		atomic_fetch_add(&lane->mount->losses, 1);
 	if (lane->on_connection) {
@@ -275,10 +307,12 @@ static void on_status(void *ctx, const struct rpcrdma_status *status)
 		log_info("server %s lane %u: connected again", lane->mount->source, lane->id);
 		data_connection_up(lane);
 	} else if (!up && (lane->was_up ? status->attempts <= 1 : status->attempts == 1)) {
-		log_warning("server %s lane %u: %s (%s), trying again in %s", lane->mount->source, lane->id,
-			    status->attempts ? "cannot connect" : "connection lost",
+		log_warning("server %s lane %u: %s (%s), trying again in %s%s%s", lane->mount->source,
+			    lane->id, status->attempts ? "cannot connect" : "connection lost",
 			    status->why && status->why[0] ? status->why : strerror(-status->error),
-			    duration(status->retry_ns, when, sizeof when));
+			    duration(status->retry_ns, when, sizeof when),
+			    status->attempts ? " and on; what is wrong says: nfsrdma-probe " : "",
+			    status->attempts ? lane->mount->opts->server : "");
 	}
 	if (up)
 		lane->was_up = true;
@@ -339,6 +373,7 @@ int lane_open(struct lane *lane, const struct lane_transport *t)
 	if (err)
 		return err;
 	lane->arena = rpcrdma_arena(lane->xprt);
+	lane->watchdog_limit_ns = watchdog_limit_ns(t->timeo_ns);
 	/* A request that is no WRITE may be as long as one with the largest payload (BATCH_FORGET). */
 	lane->fuse_head_bytes = 3 * ARENA_PAGE_BYTES + t->max_io_bytes;
 	lane->fuse_head = malloc(lane->fuse_head_bytes);

@@ -10,6 +10,7 @@
 #include "mount.h"
 #include "op.h"
 #include "stats.h"
+#include "watchdog.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -65,7 +66,9 @@ struct lane {
 	unsigned int nops, nops_own;
 	unsigned int ops_busy;
 	struct op_list ops_free, ops_own_free, run_waiters;
-	struct lane_timer ops_timer; /* looks for callers that were killed */
+	struct lane_timer ops_timer; /* looks at all of them each second, while there are any */
+	struct watchdog watchdog;
+	uint64_t watchdog_limit_ns;
 
 	/* data_write.c, commit.c */
 	struct write_buf *bufs;

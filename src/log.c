@@ -3,14 +3,13 @@
 
 #include <pthread.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
-static _Atomic int max_level = LOG_LEVEL_INFO;
+unsigned int log_debug_areas;
 
 /* Sites and the sink; a line is written under it, so that lines do not mix. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -59,9 +58,41 @@ static void write_syslog(enum log_level level, const char *line)
 	syslog(priorities[level], "%s", line);
 }
 
-void log_set_level(enum log_level level)
+void log_set_debug(unsigned int areas)
 {
-	max_level = (int)level;
+	log_debug_areas = areas;
+}
+
+static unsigned int area_of(const char *name, size_t len)
+{
+	static const struct {
+		const char *name;
+		unsigned int areas;
+	} areas[] = {
+#define X(NAME, text, help) {text, LOG_##NAME},
+		LOG_AREAS(X)
+#undef X
+			{"all", ~0u},
+	};
+	for (size_t i = 0; i < sizeof areas / sizeof areas[0]; i++)
+		if (strlen(areas[i].name) == len && memcmp(areas[i].name, name, len) == 0)
+			return areas[i].areas;
+	return 0;
+}
+
+unsigned int log_areas_parse(const char *names)
+{
+	unsigned int areas = 0;
+	for (;; names++) {
+		size_t len = strcspn(names, ":");
+		unsigned int one = area_of(names, len);
+		if (!one)
+			return 0;
+		areas |= one;
+		names += len;
+		if (!*names)
+			return areas;
+	}
 }
 
 void log_to_syslog(void)
@@ -91,8 +122,6 @@ void log_at(struct log_site *site, enum log_level level, const char *format, ...
 	char line[LOG_LINE_MAX];
 	uint32_t suppressed = 0;
 	va_list ap;
-	if ((int)level > max_level)
-		return;
 	va_start(ap, format);
 	vsnprintf(line, sizeof line, format, ap);
 	va_end(ap);

@@ -34,8 +34,31 @@ struct log_site {
 /* May a line go out now? If so, *suppressed says how many did not since the last one. */
 bool log_site_admit(struct log_site *site, uint64_t now_ns, uint32_t *suppressed);
 
-/* Lines above this level are not formatted. Starts as LOG_LEVEL_INFO. */
-void log_set_level(enum log_level level);
+/* What debugging messages can be had of. X(NAME, name, help) */
+#define LOG_AREAS(X)                                                                                         \
+	X(TRANSPORT, "transport", "connections made and lost, and what was agreed")                          \
+	X(POOL, "pool", "waits for registrations and for payload memory, data that is committed")            \
+	X(NFS, "nfs", "each RPC and its answer")                                                             \
+	X(FUSE, "fuse", "each request of the kernel")                                                        \
+	X(LOCKS, "locks", "locks on the server")
+
+enum log_area_index {
+#define X(NAME, name, help) LOG_INDEX_##NAME,
+	LOG_AREAS(X)
+#undef X
+};
+enum log_area {
+#define X(NAME, name, help) LOG_##NAME = 1 << LOG_INDEX_##NAME,
+	LOG_AREAS(X)
+#undef X
+};
+
+/* Of which areas there are debugging messages: a mask. None at first. Before other threads run. */
+void log_set_debug(unsigned int areas);
+/* A mask from names with colons in between, or "all"; 0: something in it is no area. */
+unsigned int log_areas_parse(const char *names);
+/* log_set_debug()'s; read it through log_debug(). */
+extern unsigned int log_debug_areas;
 /* From now on to syslog, as `nfsrdma`. */
 void log_to_syslog(void);
 /* For tests: lines go here instead; NULL: back to standard error. */
@@ -53,7 +76,12 @@ void log_at(struct log_site *site, enum log_level level, const char *format, ...
 #define log_error(...) LOG_AT(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) LOG_AT(LOG_LEVEL_WARNING, __VA_ARGS__)
 #define log_info(...) LOG_AT(LOG_LEVEL_INFO, __VA_ARGS__)
-#define log_debug(...) LOG_AT(LOG_LEVEL_DEBUG, __VA_ARGS__)
+/* Nothing of it is worked out unless the area is wanted, so it may stand where every request passes. */
+#define log_debug(area, ...)                                                                                 \
+	do {                                                                                                 \
+		if (log_debug_areas & (area))                                                                \
+			LOG_AT(LOG_LEVEL_DEBUG, __VA_ARGS__);                                                \
+	} while (0)
 
 /* Replaces control characters by '?', in place: what is left fits one line. */
 void log_one_line(char *text);

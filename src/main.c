@@ -346,8 +346,7 @@ int main(int argc, char *argv[])
 		(opts.action == OPTIONS_SHOW_HELP ? options_help : options_version)(stdout);
 		return START_OK;
 	}
-	if (opts.debug)
-		log_set_level(LOG_LEVEL_DEBUG);
+	log_set_debug(opts.debug);
 	if (start_begin(opts.foreground || opts.dry_run)) {
 		fprintf(stderr, "nfsrdma: cannot fork: %s\n", strerror(errno));
 		return START_FAILED;

@@ -120,7 +120,8 @@ void nlm_disconnect(struct nlm *nlm)
 
 static void lost(struct nlm *nlm, const char *why)
 {
-	log_debug("%s: the connection to the server's lock manager has ended: %s", nlm->args.source, why);
+	log_debug(LOG_LOCKS, "%s: the connection to the server's lock manager has ended: %s",
+		  nlm->args.source, why);
 	nlm_disconnect(nlm);
 }
 

@@ -222,14 +222,14 @@ static void on_blocked(struct nlm *nlm, struct job *job)
 		cancel(nlm, job);
 		return;
 	}
-	log_debug("%s: a lock is waited for", nlm->args.source);
+	log_debug(LOG_LOCKS, "%s: a lock is waited for", nlm->args.source);
 	nlm_register_again(nlm);
 	nlm_pause(nlm, job, nlm->registered ? POLL_NS : POLL_UNREGISTERED_NS, send_lock);
 }
 
 static void on_grace(struct nlm *nlm, struct job *job)
 {
-	log_debug("%s: a lock waits for the end of the server's grace period", nlm->args.source);
+	log_debug(LOG_LOCKS, "%s: a lock waits for the end of the server's grace period", nlm->args.source);
 	job->blocked = false;
 	if (job->unwanted)
 		put_back(nlm, job, -EINTR);
@@ -475,7 +475,7 @@ static uint32_t on_granted(void *ctx, const struct nlm_granted *g)
 		if (!take(nlm, job))
 			return NLM_DENIED_NOLOCKS; /* asked for again when it is polled */
 		job->granted = true;
-		log_debug("%s: a lock is granted by callback", nlm->args.source);
+		log_debug(LOG_LOCKS, "%s: a lock is granted by callback", nlm->args.source);
 		if (job->phase == JOB_PAUSE)
 			finish(nlm, job, 0);
 		return NLM_GRANTED;

@@ -12,6 +12,9 @@
  *
  * A caller that is killed: see op.h. FUSE_INTERRUPT comes for the first signal of any kind, and not at all
  * for some requests, so the lane also looks, each second, at the callers of requests that are older than one.
+ *
+ * In the same look it notes the RPC that has waited longest, for those who read the counters, and for the
+ * watchdog.
  */
 #include "op.h"
 #include "arena.h"
@@ -81,7 +84,7 @@ static void list_unlink(struct op_list *list, struct op *op)
 
 /* ---- begin and end ---- */
 
-static void look_for_killed(struct lane_timer *timer);
+static void each_second(struct lane_timer *timer);
 
 static void op_start(struct lane *lane, struct op *op)
 {
@@ -92,7 +95,7 @@ static void op_start(struct lane *lane, struct op *op)
 	lane->ops_busy++;
 	lane->stats->fuse.ops = lane->ops_busy;
 	if (!lane->ops_timer.armed)
-		lane_timer_set(lane, &lane->ops_timer, lane->now_ns + SECOND_NS, look_for_killed);
+		lane_timer_set(lane, &lane->ops_timer, lane->now_ns + SECOND_NS, each_second);
 }
 
 struct op *op_begin(fuse_req_t req)
@@ -247,6 +250,9 @@ void op_rpc(struct op *op, enum nfs3_proc proc, const struct cred *cred, const v
 	}
 	op->saved.msg_len = (uint32_t)len;
 	submit(op);
+	op->asked_ns = op->submitted_ns;
+	log_debug(LOG_NFS, "lane %u: XID 0x%08x: %s for uid %u, thread %d", op->lane->id, op->call->xid,
+		  nfs3_procs[proc].name, cred->uid, (int)op->tid);
 }
 
 static void send_again(struct lane_timer *timer)
@@ -297,6 +303,12 @@ static void count_reply(struct op *op, int err, const struct xdr_reader *results
 	uint64_t total_ns = op->lane->now_ns - op->submitted_ns;
 	TRACE4(rpc__end, op->call->xid, op->proc, err, total_ns);
 	latency_add(&stats->total, total_ns);
+	log_debug(LOG_NFS, "lane %u: XID 0x%08x: %s after %.3f ms: %s", op->lane->id, op->call->xid,
+		  nfs3_procs[op->proc].name, (double)total_ns / 1e6,
+		  err				    ? strerror(-err)
+		  : op->proc == NFSPROC3_NULL	    ? "answered"
+		  : peek_status(results) == NFS3_OK ? "OK"
+						    : strerror(-nfs3_errno(peek_status(results))));
 	if (err || (op->proc != NFSPROC3_NULL && peek_status(results) != NFS3_OK))
 		stats->errors++;
 }
@@ -321,6 +333,7 @@ static void on_done(struct rpcrdma_call *call)
 		wait_and_send_again(op);
 		return;
 	}
+	op->retries = 0;
 	op->on_reply(op, err, &results);
 }
 
@@ -380,6 +393,7 @@ void op_run_get(struct op *op, size_t bytes, op_resume_fn *resume)
 		return;
 	}
 	lane->stats->fuse.arena_waits++;
+	log_debug(LOG_POOL, "lane %u: a request waits for %zu bytes of payload memory", lane->id, bytes);
 	op->resume = resume;
 	op->phase = OP_RUN_WAIT;
 	list_push(&lane->run_waiters, op);
@@ -476,19 +490,104 @@ void ops_interrupt(struct lane *lane, uint64_t unique)
 	}
 }
 
-static void look_for_killed(struct lane_timer *timer)
+static void look_for_killed(struct lane *lane)
 {
-	struct lane *lane = (struct lane *)((char *)timer - offsetof(struct lane, ops_timer));
-	if (!lane->ops_busy)
-		return;
 	for (unsigned int i = 0; i < lane->nops; i++) {
 		struct op *op = &lane->ops[i];
 		if (op->phase != OP_FREE && op->req && op->tid && lane->now_ns - op->begun_ns >= SECOND_NS &&
 		    is_killed(lane->mount, op))
 			end_early(op);
 	}
-	if (lane->ops_busy)
-		lane_timer_set(lane, timer, lane->now_ns + SECOND_NS, look_for_killed);
+}
+
+/* ---- calls that wait ---- */
+
+/* It waits for the server, or until it may be sent again because the server said "not now". */
+static bool waits(const struct op *op)
+{
+	return op->phase == OP_RPC || (op->phase == OP_TIMER && op->retries > 0);
+}
+
+/* The RPC that was begun first, or NULL. *late: how many have waited as long as the watchdog lets them. */
+static struct op *longest_waiting(struct lane *lane, unsigned int *late)
+{
+	struct op *oldest = NULL;
+	*late = 0;
+	for (unsigned int i = 0; i < lane->nops + lane->nops_own; i++) {
+		struct op *op = &lane->ops[i];
+		if (!waits(op))
+			continue;
+		if (!oldest || op->asked_ns < oldest->asked_ns)
+			oldest = op;
+		*late += op->asked_ns + lane->watchdog_limit_ns <= lane->now_ns;
+	}
+	return oldest;
+}
+
+static void publish_oldest(struct lane *lane, const struct op *op)
+{
+	struct oldest_call *o = &lane->stats->oldest;
+	if (!op || lane->now_ns < op->asked_ns + SECOND_NS) {
+		o->since_ns = 0;
+		return;
+	}
+	o->xid = op->call->xid;
+	o->proc = op->proc;
+	o->sends = op->call->transmissions;
+	o->since_ns = op->asked_ns;
+}
+
+static void say_late(struct lane *lane, const struct op *op, unsigned int late, uint64_t age_ns)
+{
+	const struct rpcrdma_stats *stats = rpcrdma_stats(lane->xprt);
+	struct watchdog_call call = {.source = lane->mount->source,
+				     .server = lane->mount->opts->server,
+				     .mountpoint = lane->mount->mountpoint,
+				     .proc = nfs3_procs[op->proc].name,
+				     .xid = op->call->xid,
+				     .lane = lane->id,
+				     .others = late > 1 ? late - 1 : 0,
+				     .age_ns = age_ns,
+				     .sends = op->call->transmissions,
+				     .refused = op->retries,
+				     .state = (unsigned int)stats->state,
+				     .waits_for = (unsigned int)stats->waits_for};
+	char line[LOG_LINE_MAX];
+	watchdog_line(&call, line, sizeof line);
+	log_warning("%s", line);
+}
+
+static void watch_calls(struct lane *lane)
+{
+	unsigned int late;
+	uint64_t age_ns;
+	struct op *op = longest_waiting(lane, &late);
+	publish_oldest(lane, op);
+	switch (watchdog_look(&lane->watchdog, op ? op->asked_ns : 0, lane->watchdog_limit_ns, lane->now_ns,
+			      &age_ns)) {
+	case WATCHDOG_LATE:
+		say_late(lane, op, late, age_ns);
+		break;
+	case WATCHDOG_ANSWERED:
+		log_info("server %s lane %u: the call that was waited for is over, after %llu s",
+			 lane->mount->source, lane->id, (unsigned long long)(age_ns / SECOND_NS));
+		break;
+	case WATCHDOG_SILENT:
+		break;
+	}
+}
+
+/* Once more after the last op has ended, so that nothing old is shown. */
+static void each_second(struct lane_timer *timer)
+{
+	struct lane *lane = (struct lane *)((char *)timer - offsetof(struct lane, ops_timer));
+	watch_calls(lane);
+	if (lane->mount->inodes)
+		stats_header(lane->mount->stats)->inodes = inode_count(lane->mount->inodes);
+	if (!lane->ops_busy)
+		return;
+	look_for_killed(lane);
+	lane_timer_set(lane, timer, lane->now_ns + SECOND_NS, each_second);
 }
 
 /* ---- replies ---- */

@@ -151,6 +151,7 @@ struct op {
 		uint32_t msg_len, reply_max;
 		struct iovec out, in, reply;
 	} saved;
+	uint64_t asked_ns; /* when the RPC was begun; submitted_ns is its latest submission's */
 	unsigned int retries;
 
 	alignas(16) unsigned char state[OP_STATE_BYTES];

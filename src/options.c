@@ -5,6 +5,7 @@
  * --help, the man page and the program cannot disagree.
  */
 #include "options.h"
+#include "log.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,6 +28,7 @@ enum kind {
 	KIND_SIZE,    /* the same, with K, M or G behind it; a multiple of .multiple */
 	KIND_CHOICE,  /* one of .choices */
 	KIND_ACTIMEO, /* a number that sets four fields */
+	KIND_AREAS,   /* names of log.h with colons in between */
 	KIND_REFUSED, /* known, not available: .help says what to do */
 	KIND_IGNORED, /* someone else's business, or without effect here */
 };
@@ -192,6 +194,7 @@ static const struct setting table[] = {
 	SIZE("arena", arena, 4096, 2147483648u, 4096, "64M", "registered memory per lane"),
 	NUMBER("credits", credits, 1, 4096, NULL, "64", "calls in flight to ask the server for, per lane"),
 	SIZE("inline", inline_size, 1024, 262144, 1024, "4K", "largest message sent without RDMA, each way"),
+	{.name = "debug", .kind = KIND_AREAS, .field = FIELD(debug), .arg = "AREA[:AREA]", .help = "debugging messages of transport, pool, nfs, fuse, locks, or all"},
 	NUMBER("poll", poll, 0, 100000, "microseconds", "0", "microseconds that a lane goes on looking for replies before it sleeps"),
 
 	/* Any file system. */
@@ -363,6 +366,19 @@ static int apply_flag(struct options *o, const struct setting *d, const char *va
 	return 0;
 }
 
+static int parse_areas(const struct setting *d, const char *text, uint32_t *value, char *err)
+{
+	*value = log_areas_parse(text);
+	if (*value)
+		return 0;
+	fail(err,
+	     "option '%s=%.80s': must be one or more of transport, pool, nfs, fuse, locks and all, with "
+	     "colons "
+	     "in between",
+	     d->name, text);
+	return -EINVAL;
+}
+
 static int apply_value(struct options *o, const struct setting *d, const char *value, char *err)
 {
 	uint32_t v = 0;
@@ -370,7 +386,9 @@ static int apply_value(struct options *o, const struct setting *d, const char *v
 		fail(err, "option '%s': needs a value, write '%s=%s'", d->name, d->name, d->arg);
 		return -EINVAL;
 	}
-	int ret = d->kind == KIND_CHOICE ? parse_choice(d, value, &v, err) : parse_number(d, value, &v, err);
+	int ret = d->kind == KIND_CHOICE  ? parse_choice(d, value, &v, err)
+		  : d->kind == KIND_AREAS ? parse_areas(d, value, &v, err)
+					  : parse_number(d, value, &v, err);
 	if (ret)
 		return ret;
 	if (d->kind == KIND_ACTIMEO)
@@ -616,7 +634,8 @@ static int parse_switch(struct options *o, int c, char *const argv[], char *err)
 	case 'o':
 		return options_parse_list(o, optarg, err);
 	case 'd':
-		o->debug = o->foreground = true;
+		o->debug = log_areas_parse("all");
+		o->foreground = true;
 		return 0;
 	case 'f':
 		if (o->mount_helper)
@@ -716,7 +735,7 @@ void options_help(FILE *out)
 		    "Mounts an NFS version 3 export over RPC-over-RDMA, as a FUSE file system.\n\n"
 		    "  -o OPTIONS   mount options, separated by commas: below\n"
 		    "  -f           stay in the foreground, messages to standard error\n"
-		    "  -d           the same, with debugging messages\n"
+		    "  -d           the same, with debug=all\n"
 		    "  -r, -w       the same as -o ro, -o rw\n"
 		    "  --dry-run    try everything but the mount, and say what it would be\n"
 		    "  -h, --help   this text\n"

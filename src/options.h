@@ -44,7 +44,6 @@ enum options_atime { ATIME_RELATIME, ATIME_NOATIME, ATIME_STRICT };
 struct options {
 	enum options_action action;
 	bool foreground;   /* -f, or -d */
-	bool debug;	   /* -d */
 	bool dry_run;	   /* --dry-run: try all but the mount, and say what it would be */
 	bool mount_helper; /* we are mount(8)'s: called mount.TYPE, with its switches */
 	bool sloppy;	   /* its -s: options that are not known are no error */
@@ -92,6 +91,7 @@ struct options {
 	uint32_t arena;		      /* bytes of registered memory per lane */
 	uint32_t credits;	      /* calls in flight to ask the server for, per lane */
 	uint32_t inline_size;	      /* bytes of the largest inline message, each way */
+	uint32_t debug;		      /* mask of enum log_area; all with -d */
 	uint32_t poll;		      /* microseconds; 0: a lane with nothing to do sleeps at once */
 };
 

@@ -288,7 +288,8 @@ int session_mount(struct nfs_mount *mount, char *err)
 		mount->connection = info.minor;
 		int unpublished = stats_publish(mount->stats, info.major, info.minor);
 		if (unpublished)
-			log_debug("no file for the counters: %s", strerror(-unpublished));
+			log_info("%s: no file for the counters, so nfsrdma-stat has nothing to show: %s",
+				 mount->mountpoint, strerror(-unpublished));
 		set_readahead(mount, &info);
 	}
 	return 0;

@@ -55,7 +55,7 @@ static void sink(enum log_level level, const char *line)
 static int setup(void **state)
 {
 	nlines = 0;
-	log_set_level(LOG_LEVEL_INFO);
+	log_set_debug(0);
 	log_set_sink(sink);
 	return 0;
 }
@@ -66,18 +66,38 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void levels_above_the_limit_are_silent(void **state)
+static void only_the_areas_that_were_asked_for_speak(void **state)
 {
-	log_debug("d");
+	log_debug(LOG_NFS, "d");
 	log_info("i %d", 1);
 	log_warning("w");
 	log_error("e");
 	assert_int_equal(nlines, 3);
 	assert_string_equal(lines[0], "i 1");
 	assert_int_equal(levels[2], LOG_LEVEL_ERROR);
-	log_set_level(LOG_LEVEL_DEBUG);
-	log_debug("d");
+	log_set_debug(LOG_NFS | LOG_FUSE);
+	log_debug(LOG_NFS, "n");
+	log_debug(LOG_TRANSPORT, "t");
 	assert_int_equal(nlines, 4);
+	assert_int_equal(levels[3], LOG_LEVEL_DEBUG);
+}
+
+static void debugging_messages_are_not_limited(void **state)
+{
+	log_set_debug(LOG_NFS);
+	for (int i = 0; i < 60; i++)
+		log_debug(LOG_NFS, "n");
+	assert_int_equal(nlines, 60);
+}
+
+static void areas_have_names(void **state)
+{
+	assert_int_equal(log_areas_parse("nfs"), LOG_NFS);
+	assert_int_equal(log_areas_parse("nfs:pool"), LOG_NFS | LOG_POOL);
+	assert_int_equal(log_areas_parse("all") & LOG_LOCKS, LOG_LOCKS);
+	static const char *const bad[] = {"", ":", "nfs:", ":nfs", "nfs,pool", "nf", "nfss", "NFS"};
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+		assert_int_equal(log_areas_parse(bad[i]), 0);
 }
 
 static void one_site_does_not_silence_another(void **state)
@@ -109,7 +129,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_burst_goes_out_and_the_rest_is_counted),
 		cmocka_unit_test(a_quiet_site_gets_its_burst_back_but_no_more),
-		cmocka_unit_test_setup_teardown(levels_above_the_limit_are_silent, setup, teardown),
+		cmocka_unit_test_setup_teardown(only_the_areas_that_were_asked_for_speak, setup, teardown),
+		cmocka_unit_test_setup_teardown(debugging_messages_are_not_limited, setup, teardown),
+		cmocka_unit_test(areas_have_names),
 		cmocka_unit_test_setup_teardown(one_site_does_not_silence_another, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_line_is_one_line, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_endless_line_is_cut, setup, teardown),

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "log.h"
 #include "options.h"
 
 #include <errno.h>
@@ -425,6 +426,11 @@ static void command_lines(void **state)
 		    o.recovery == RECOVERY_SOFT);
 	assert_int_equal(parse_args(ARGS("-d", "h:/e", "mnt")), 0);
 	assert_true(o.debug && o.foreground);
+	assert_int_equal(parse_args(ARGS("h:/e", "mnt", "-o", "debug=nfs:pool")), 0);
+	assert_int_equal(o.debug, LOG_NFS | LOG_POOL);
+	assert_false(o.foreground);
+	assert_int_equal(parse_args(ARGS("h:/e", "mnt", "-o", "debug=everything")), -EINVAL);
+	assert_non_null(strstr(err, "transport, pool"));
 	assert_int_equal(parse_args(ARGS("h:/e", "/mnt", "-r")), 0);
 	assert_true(o.ro);
 	assert_int_equal(parse_args(ARGS("h:/e", "/mnt", "-o", "ro", "-w", "-n", "-v")), 0);
