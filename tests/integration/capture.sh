@@ -6,29 +6,8 @@
 
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
-
-# start_capture PORT: everything on loopback to and from that TCP port, into $T/capture.pcap.
-start_capture()
-{
-	dumpcap -q -i lo -f "tcp port $1" -B 256 -P -w "$T/capture.pcap" >"$T/dumpcap.log" 2>&1 &
-	dumpcap_pid=$!
-	capture_runs()
-	{
-		# The file's header is written once the device has been opened and the filter set.
-		[ "$(stat -c %s "$T/capture.pcap" 2>/dev/null || echo 0)" -ge 24 ] || process_ended "$dumpcap_pid"
-	}
-	wait_until 20 capture_runs || fail "dumpcap does not start"
-	! process_ended "$dumpcap_pid" || fail "dumpcap: $(cat "$T/dumpcap.log")"
-}
-
-stop_capture()
-{
-	# What is on its way through the kernel's buffer arrives before the counts are printed.
-	kill -INT "$dumpcap_pid"
-	wait "$dumpcap_pid" || fail "dumpcap: $(cat "$T/dumpcap.log")"
-	cat "$T/dumpcap.log"
-	grep -qE '/ 0 \(|dropped.*: [0-9]+/0\b' "$T/dumpcap.log" || fail "dumpcap dropped packets, so that nothing can be said"
-}
+# shellcheck source=../capture_lib.sh
+. "$(dirname "$0")/../capture_lib.sh"
 
 # A counter that the client has kept.
 ours()
