@@ -119,8 +119,7 @@ void data_log_lost(struct inode *inode, uint64_t bytes, int err)
 {
 	lane_self()->stats->fuse.write_errors++;
 	log_error("server %s: file with id %llu: %llu bytes could not be saved: %s; whoever has it open is "
-		  "told by "
-		  "fsync(2) and close(2), and must write them again",
+		  "told by fsync(2) and close(2), and must write them again",
 		  the_mount->source, (unsigned long long)inode->fileid, (unsigned long long)bytes,
 		  strerror(-err));
 }

@@ -31,7 +31,10 @@ uint64_t stats_layout(void)
 {
 	static const char names[] =
 #define X(name, help) #name " "
-		RPCRDMA_STATS(X) FMRPOOL_STATS(X) FUSE_STATS(X) RPCRDMA_KIND_STATS(X);
+		RPCRDMA_STATS(X) FMRPOOL_STATS(X) FUSE_STATS(X) RPCRDMA_KIND_STATS(X)
+#undef X
+#define X(number, NAME, name, args, reply, payload, idempotent) #NAME " "
+			ALL_PROCS(X);
 #undef X
 	uint64_t h = 0xcbf29ce484222325u ^ sizeof(struct lane_stats) ^ sizeof(struct stats_header) << 32;
 

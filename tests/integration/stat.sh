@@ -90,11 +90,13 @@ server_counts()
 wire_counts()
 {
 	python3 "$here/fpdu_split.py" "$rdma_port" "$T/capture.pcap" "$T/cut.pcap" >"$T/cut" || fail "the capture has a gap"
-	tshark -n -2 -r "$T/cut.pcap" -Y rpc -T fields -E occurrence=f -e rpc.msgtyp -e nfs.procedure_v3 -e nfs.status3 \
+	tshark -n -2 -r "$T/cut.pcap" -Y rpc -T fields -E occurrence=f -e rpc.msgtyp -e rpc.program -e rpc.procedure -e nfs.status3 \
 		>"$T/fields" 2>"$T/tshark.log" || fail "tshark: $(tail -3 "$T/tshark.log")"
+	# Procedures of NFSACL are numbered on behind those of NFS.
 	awk -F '\t' '
-		$1 == 0 { calls[$2]++ }
-		$1 == 1 { replies[$2]++; errors[$2] += ($3 != "" && $3 != 0) }
+		{ p = $3 + ($2 == 100227 ? 21 : 0) }
+		$1 == 0 { calls[p]++ }
+		$1 == 1 { replies[p]++; errors[p] += ($4 != "" && $4 != 0) }
 		END { for (p in calls) print p, calls[p], replies[p] + 0, errors[p] + 0 }' "$T/fields" | sort -n
 }
 
