@@ -49,12 +49,14 @@ static void on_read(struct op *op, int err, struct xdr_reader *results)
 		err = nfs3_errno(res.status);
 		if (!err)
 			err = stale;
+		if (!err && res.count == 0 && !res.eof)
+			err = -EIO; /* a short answer would be taken for the end of the file */
 	}
 	if (err) {
 		read_end(op, err, NULL, 0);
 		return;
 	}
-	bool all = res.eof || res.count == 0 || s->got + res.count == s->want;
+	bool all = res.eof || s->got + res.count == s->want;
 	if (all && res.data && s->got == 0) {
 		read_end(op, 0, res.data, res.count); /* from the message: no copy */
 		return;

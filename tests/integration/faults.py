@@ -567,6 +567,121 @@ def rpc_refusals():
         os.close(fd)
 
 
+# ---- answers that make no sense ----
+
+
+def gives(error, function, *args):
+    """The call ends, with that error."""
+    doing = Doing(function, *args)
+    clock.run_until(doing.is_done, "an answer")
+    equal(name_of(doing.outcome), name_of(error), "outcome")
+
+
+def on_open(flags, *calls):
+    """For gives(): a path, opened, and calls of os on it."""
+
+    def act(path):
+        fd = os.open(path, flags)
+        try:
+            for call, *args in calls:
+                call(fd, *args)
+        finally:
+            outcome(os.close, fd)
+
+    return act
+
+
+def read_of_no_bytes():
+    """Before the end, at the beginning or further on: taken for the end, it would cut the file."""
+
+    class S(Hostile):
+        def read(self, args):
+            node, offset, count = self.node(args), args.u64(), args.u32()
+            data = bytes(node.data)[offset : self.stops]
+            return node.post_attr() + u32(len(data), 0) + Bulk(data)
+
+    for stops in (0, 5000):
+        server = S()
+        server.stops = stops
+        server.make(server.root, b"file", data=b"x" * 100000)
+        with mounted(server) as mount:
+            gives(errno.EIO, on_open(os.O_RDONLY | os.O_DIRECT, (os.read, 8192)), mount.path("file"))
+        check(server.calls["read"] < 10, f"{server.calls['read']} READ calls")
+
+
+def write_that_was_not_done():
+    """Of no bytes, of more than were sent, or stable in a way that there is not."""
+
+    class S(Hostile):
+        def write(self, args):
+            return super().write(args)[:-16] + u32(*self.says) + bytes(8)
+
+    sync = (os.O_WRONLY | os.O_SYNC, (os.write, b"data"))
+    fsync = (os.O_WRONLY, (os.write, b"data"), (os.fsync,))
+    for says in ((0, 0), (5, 0), (2**32 - 1, 2), (4, 3)):
+        for act in (sync, fsync):
+            server = S()
+            server.says = says
+            server.make(server.root, b"file")
+            with mounted(server) as mount:
+                gives(errno.EIO, on_open(*act), mount.path("file"))
+            check(server.calls["write"] < 10, f"{server.calls['write']} WRITE calls")
+
+
+def listing_of_no_names():
+    class S(Hostile):
+        def readdirplus(self, args):
+            return self.node(args).post_attr() + bytes(8) + u32(0, 0)
+
+        readdir = readdirplus
+
+    for options in ("", "nordirplus"):
+        server = S()
+        with mounted(server, options) as mount:
+            gives(errno.EIO, os.listdir, mount.dir)
+        check(server.calls["readdir"] + server.calls["readdirplus"] < 10, "asked for ever")
+
+
+def directory_within_itself():
+    """The kernel refuses it, and the mount goes on."""
+
+    class S(Hostile):
+        def lookup(self, args):
+            directory, name = self.child(args)
+            node = self.root if name == b"root" else directory if name == b"self" else directory.names[name]
+            return opaque(node.handle) + node.post_attr() + directory.post_attr()
+
+    server = S()
+    server.make(server.root, b"sub", DIR, 0o755)
+    with mounted(server) as mount:
+        gives(errno.EIO, os.stat, mount.path("sub/root"))
+        gives(errno.ELOOP, os.stat, mount.path("sub/self"))
+        gives(0, os.stat, mount.path("sub"))
+
+
+def object_of_another_kind():
+    class S(Hostile):
+        def create(self, args):
+            directory, name = self.child(args)
+            return self.made(directory, directory.pre_attr(), self.make(directory, name, DIR, 0o755))
+
+        def mkdir(self, args):
+            directory, name = self.child(args)
+            return self.made(directory, directory.pre_attr(), self.make(directory, name))
+
+    server = S()
+    node = server.make(server.root, b"file", data=b"data")
+    with mounted(server, "noac") as mount:
+        gives(errno.EISDIR, lambda: os.close(os.open(mount.path("new"), os.O_CREAT | os.O_WRONLY)))
+        gives(errno.EIO, os.mkdir, mount.path("dir"))
+
+        def become_directory(fd):
+            node.kind = DIR
+
+        gives(errno.ESTALE, on_open(os.O_RDONLY, (become_directory,), (os.fstat,)), mount.path("file"))
+        gives(0, os.stat, mount.dir)
+
+
 CASES = {name: value for name, value in globals().items() if callable(value) and getattr(value, "__module__", "") == "__main__"}
 
 if __name__ == "__main__":

@@ -179,4 +179,29 @@ test_rpc_refusals_are_told()
 	fault rpc_refusals
 }
 
+test_read_of_no_bytes_is_eio()
+{
+	fault read_of_no_bytes
+}
+
+test_write_that_was_not_done_is_eio()
+{
+	fault write_that_was_not_done
+}
+
+test_listing_of_no_names_is_eio()
+{
+	fault listing_of_no_names
+}
+
+test_directory_within_itself_is_refused()
+{
+	fault directory_within_itself
+}
+
+test_object_of_another_kind_is_refused()
+{
+	fault object_of_another_kind
+}
+
 tests_main "$@"
