@@ -6,6 +6,9 @@
 # behind lib.sh; packages come from the mirror that this machine's apt is set to.
 
 root_cache=${CACHE_DIR:-/var/cache/nfsrdma}
+# A machine to install on: what a small server has, and the libraries that the packages depend on.
+# shellcheck disable=SC2034 # for debian_root
+machine_packages=(systemd-sysv dbus autofs bash-completion fuse3 iproute2 libibverbs1 libncursesw6 libnfs13 librdmacm1 sudo zsh)
 
 # The place that apt has Debian's main archive from.
 debian_mirror()
@@ -24,16 +27,19 @@ mirror_has()
 # there or was made of others. Status 77: it cannot be had here, and $reason says why; 1: making it failed.
 debian_root()
 {
-	local name=$1 release=$2 site
+	local name=$1 release=$2 site lock
 	shift 2
 	root=$root_cache/$name-$(dpkg --print-architecture)
 	# Complete once this file says what was put into it.
+	[ "$(cat "$root/.made-of" 2>/dev/null)" != "$*" ] || return 0
+	mkdir -p "$root_cache"
+	exec {lock}>"$root_cache/$name.lock"
+	flock "$lock"
 	[ "$(cat "$root/.made-of" 2>/dev/null)" != "$*" ] || return 0
 	site=$(debian_mirror)
 	[ -n "$site" ] || { reason="apt knows no Debian mirror" && return 77; }
 	echo "making a root directory of $release in $root"
 	rm -rf --one-file-system "$root" "$root.new"
-	mkdir -p "$root_cache"
 	if ! timeout 1200 mmdebstrap --variant=apt --include="$(IFS=, && echo "$*")" --aptopt='Acquire::Retries "3"' \
 		"$release" "$root.new" "$site" >"$LOGS/mmdebstrap.$name.log" 2>&1; then
 		rm -rf --one-file-system "$root.new"
@@ -46,6 +52,17 @@ debian_root()
 	fi
 	mv "$root.new" "$root"
 	echo "$*" >"$root/.made-of"
+	exec {lock}>&-
+}
+
+# The tree as git has it, with what is not committed yet; into $1.
+# shellcheck disable=SC2154 # of lib.sh
+copy_source()
+{
+	mkdir -p "$1"
+	{ git -C "$source_dir" -c safe.directory="$source_dir" ls-files -z --cached --others --exclude-standard 2>/dev/null ||
+		(cd "$source_dir" && find . -path './build*' -prune -o -type f -print0); } |
+		(cd "$source_dir" && tar --null --ignore-failed-read -cf - -T -) 2>/dev/null | tar -C "$1" -xf -
 }
 
 # --- containers -------------------------------------------------------------------------------------------------------
@@ -73,6 +90,31 @@ why_no_container()
 	elif ! rmdir "$dir/nfsrdma-try.$$" || ! unshare --mount --pid --uts --ipc --net --cgroup --fork true 2>/dev/null; then
 		echo "no namespaces"
 	fi
+}
+
+# need_machines SUITE: what a script does first whose tests run on machines: sets and exports BASE_ROOT, unless it is set, and
+# LOGS. Ends the script when that cannot be had.
+need_machines()
+{
+	local reason status=0 root start=$EPOCHREALTIME
+	LOGS=${LOGS:-$(mktemp -d "$TMPDIR/nfsrdma-logs.XXXXXX")}
+	export LOGS BASE_ROOT
+	mkdir -p "$LOGS"
+	reason=$(why_no_container)
+	[ -n "$reason" ] || reason=$(why_no_fuse)
+	if [ -z "$reason" ] && [ -z "${BASE_ROOT:-}" ]; then
+		command -v mmdebstrap >/dev/null || reason="no mmdebstrap"
+		[ -n "$reason" ] || debian_root bookworm bookworm "${machine_packages[@]}" || status=$?
+		BASE_ROOT=${root:-}
+	fi
+	[ "$status" -eq 0 ] || [ "$status" -eq 77 ] || {
+		result fail "$1" "$(seconds_since "$start")" "$reason"
+		exit 1
+	}
+	[ -z "$reason" ] || {
+		result skip "$1" 0 "$reason"
+		exit 0
+	}
 }
 
 # container_make ROOT: a root directory of its own for this test, $c, whose changes are kept in memory.

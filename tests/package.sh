@@ -13,21 +13,9 @@
 . "$lib_dir/container.sh"
 
 default_limit_s=180
-# What a small server has, and what the packages depend on.
-base_packages=(systemd-sysv dbus autofs bash-completion fuse3 iproute2 libibverbs1 libncursesw6 libnfs13 librdmacm1 sudo
-	zsh)
 user=64532
 
 # --- building ---------------------------------------------------------------------------------------------------------
-
-# The tree as git has it, with what is not committed yet; into $1.
-copy_source()
-{
-	mkdir -p "$1"
-	{ git -C "$source_dir" -c safe.directory="$source_dir" ls-files -z --cached --others --exclude-standard 2>/dev/null ||
-		(cd "$source_dir" && find . -path './build*' -prune -o -type f -print0); } |
-		(cd "$source_dir" && tar --null --ignore-failed-read -cf - -T -) 2>/dev/null | tar -C "$1" -xf -
-}
 
 # The packages, and the same ones under a higher version, below $PACKAGES.
 build_packages()
@@ -338,17 +326,16 @@ test_completion()
 # --- running them -----------------------------------------------------------------------------------------------------
 
 if [ "${1:-}" != --one ]; then
-	started=$EPOCHREALTIME reason=$(why_no_container)
-	[ -n "$reason" ] || reason=$(why_no_fuse)
-	[ -n "$reason" ] || [ -n "${BASE_ROOT:-}" ] || command -v mmdebstrap >/dev/null || reason="no mmdebstrap"
-	[ -z "$reason" ] || { result skip package 0 "$reason" && exit 0; }
-	[ -n "${LOGS:-}" ] || { LOGS=$(mktemp -d "$TMPDIR/nfsrdma-logs.XXXXXX") && export LOGS; }
-	if [ -z "${BASE_ROOT:-}" ]; then
-		status=0
-		debian_root bookworm bookworm "${base_packages[@]}" || status=$?
-		[ $status -ne 77 ] || { result skip package 0 "$reason" && exit 0; }
-		[ $status -eq 0 ] || { result fail package "$(seconds_since "$started")" "$reason" && exit 1; }
-		BASE_ROOT=$root
+	started=$EPOCHREALTIME
+	need_machines package
+	# --prepare DIR: what a machine without a mirror needs to run these tests.
+	if [ "${1:-}" = --prepare ]; then
+		mkdir "$2/packages"
+		PACKAGES=$2/packages
+		build_packages || { tail -20 "$LOGS/dpkg-buildpackage.log" >&2 && exit 1; }
+		rm -rf "$PACKAGES/nfsrdma"
+		tar -C "$BASE_ROOT" --one-file-system -cf "$2/machine.tar" .
+		exit 0
 	fi
 	if [ -z "${PACKAGES:-}" ]; then
 		PACKAGES=$(mktemp -d "$TMPDIR/nfsrdma-packages.XXXXXX")
@@ -360,6 +347,6 @@ if [ "${1:-}" != --one ]; then
 		}
 		result pass package/build "$(seconds_since "$started")"
 	fi
-	export BASE_ROOT PACKAGES
+	export PACKAGES
 fi
 tests_main "$@"

@@ -31,6 +31,7 @@ usage()
 		  counted      registrations, windows and doorbells that READ and WRITE take, counted at the device
 		  capture      what the wire carried, told by tshark
 		  fuzz         each fuzz target over the inputs that are known, and for ten seconds over new ones
+		  docs         commands and examples of README and docs, as they are written, on a fresh Debian 12 in a container
 		  package      the Debian packages: built, installed, mounted by systemd, upgraded and removed, in containers
 		  trixie       the unit tests on Debian 13, in a chroot
 		All of these when none is named; and
@@ -40,7 +41,7 @@ usage()
 	EOF
 }
 
-default_suites=(unit unit-asan faults lint conformance integration integration-asan alloc counted capture fuzz package trixie)
+default_suites=(unit unit-asan faults lint conformance integration integration-asan alloc counted capture fuzz docs package trixie)
 suites=("$@")
 [ $# -gt 0 ] || suites=("${default_suites[@]}")
 for suite in "${suites[@]}"; do
@@ -280,8 +281,9 @@ wants 'integration*' && packages+=("${packages_bench[@]}")
 # The project's fuzzer is the one of Debian 12.
 wants fuzz && grep -q '^VERSION_ID="12"' /etc/os-release && packages+=("${packages_fuzz[@]}")
 wants trixie && packages+=(mmdebstrap)
+wants docs && packages+=(mmdebstrap)
 wants package && packages+=(debhelper dpkg-dev lintian mmdebstrap)
-wants vm && packages+=(e2fsprogs mmdebstrap qemu-system-x86)
+wants vm && packages+=(debhelper dpkg-dev e2fsprogs mmdebstrap qemu-system-x86)
 part packages packages_install "${packages[@]}" || finish
 
 if wants 'unit' || wants faults || wants conformance || wants integration || wants alloc || wants counted || wants capture || wants vm; then
@@ -305,6 +307,7 @@ for suite in "${suites[@]}"; do
 	counted) part counted needs_fuse counted tests/counted/counted.sh ;;
 	capture) part capture needs_fuse capture tests/integration/capture.sh ;;
 	fuzz) part fuzz tests/fuzz/fuzz.sh smoke ;;
+	docs) part docs tests/docs.sh ;;
 	package) part package tests/package.sh ;;
 	trixie) part trixie tests/trixie.sh ;;
 	vm) part vm tests/vm/vm.sh ;;

@@ -749,6 +749,49 @@ row_serve_siw()
 	resources_are_as_noted
 }
 
+# In one row, because each has to unpack the machine.
+row_package()
+{
+	modprobe -a overlay autofs4
+	mkdir /machine
+	mount -t tmpfs tmpfs /machine
+	tar -C /machine -xf /host/machine.tar
+	BASE_ROOT=/machine PACKAGES=/host/packages /host/tests/package.sh purge_leaves_nothing mounts_at_boot \
+		upgrade_and_removal unit_restarts_a_killed_daemon mount_by_mount autofs
+}
+
+# The blocks of the documents that are for here (see docs.py). There is no systemd: the services are started as its units do.
+row_docs()
+{
+	local mark file
+	modprobe -a dummy ib_uverbs rdma_ucm nfsd
+	ip link add eth0 type dummy
+	ip addr add $address/24 dev eth0
+	ip link set eth0 up
+	echo "$address server" >>/etc/hosts
+	mkdir /export
+	mount -t tmpfs tmpfs /export
+	mount -t nfsd nfsd /proc/fs/nfsd
+	rpcbind -w
+	rpc.nfsd -N 4 8
+	rpc.mountd
+	mkdir "$T/blocks"
+	(cd /host && python3 tests/docs.py extract ./*.md docs/*.md "$T/blocks")
+	for mark in "$T"/blocks/*.mark; do
+		case $(cat "$mark") in
+		"run: guest")
+			echo "--- $(cat "${mark%mark}where")"
+			PATH=/host/bin:$PATH bash -eux "${mark%mark}sh"
+			;;
+		"file: guest "*)
+			file=$(sed 's/.* //' "$mark")
+			mkdir -p "${file%/*}"
+			cat "${mark%mark}sh" >>"$file"
+			;;
+		esac
+	done
+}
+
 # --- running one ------------------------------------------------------------------------------------------------------
 
 kernel_log_is_clean()
