@@ -60,6 +60,8 @@ test_commands_as_they_are_written()
 	copy_source "$c/root/nfsrdma"
 	# As an installation has them.
 	cp /etc/resolv.conf "$c/etc/resolv.conf"
+	# Nobody is there to say yes; and what is only recommended must not be needed.
+	printf 'APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\n' >"$c/etc/apt/apt.conf.d/90test"
 	in_root apt-get -qq update
 	in_root useradd --create-home ann
 	mkdir "$c/export"

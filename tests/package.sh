@@ -97,6 +97,7 @@ end_machine()
 
 # --- tests ------------------------------------------------------------------------------------------------------------
 
+limits[lintian_finds_no_error]=600
 test_lintian_finds_no_error()
 {
 	command -v lintian >/dev/null || skip "no lintian"
