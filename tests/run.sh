@@ -272,6 +272,14 @@ integration_asan()
 	return "$status"
 }
 
+vm()
+{
+	local status=0
+	tests/vm/vm.sh || status=1
+	tests/vm/install.sh || status=1
+	return "$status"
+}
+
 packages=("${packages_build[@]}" "${packages_run[@]}" "${packages_test[@]}")
 if wants lint; then
 	packages+=(cppcheck shellcheck)
@@ -310,7 +318,7 @@ for suite in "${suites[@]}"; do
 	docs) part docs tests/docs.sh ;;
 	package) part package tests/package.sh ;;
 	trixie) part trixie tests/trixie.sh ;;
-	vm) part vm tests/vm/vm.sh ;;
+	vm) part vm vm ;;
 	esac
 done
 finish

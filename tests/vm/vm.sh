@@ -205,24 +205,6 @@ test_locks()
 	in_guest locks
 }
 
-# The packages on machines that boot with systemd, in namespaces of the guest.
-test_package()
-{
-	prepare_share
-	"$source_dir/tests/package.sh" --prepare "$share"
-	start_guest package
-	finish_guest
-}
-
-# What the documents say of setting up a server, as they say it.
-test_docs()
-{
-	prepare_share
-	cp -r "$source_dir"/*.md "$source_dir/docs" "$share/"
-	start_guest docs
-	finish_guest
-}
-
 guest_is_ready()
 {
 	[ -e "$share/out/ready" ] || process_ended "$guest_pid"
