@@ -4,9 +4,9 @@
  * asks, goes on with other things, and is told; it never waits for a lock.
  *
  * Normal operation. TEST, LOCK, UNLOCK. A LOCK that may wait and finds the range taken is BLOCKED: the server
- * calls back when it is granted (nlm_svc.h), and it is asked again each 30 s in case that is lost. Whoever
- * stops waiting (a signal) has his LOCK cancelled, and then the range is put back to what he held: a grant
- * that crosses the CANCEL leaves no lock behind, and the wait has always ended with -EINTR.
+ * calls back when it is granted (nlm_svc.h), and it is asked again in case that is lost: after 1 s, 2 s, …
+ * each 30 s. Whoever stops waiting (a signal) has his LOCK cancelled, and then the range is put back to what
+ * he held: a grant that crosses the CANCEL leaves no lock behind, and the wait has always ended with -EINTR.
  *
  * The callback. Servers find our service by rpcbind on this machine, where there can be one for the program.
  * When there is another (the kernel's, or another mount), its grants come too late to us, not never: we ask

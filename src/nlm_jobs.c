@@ -17,7 +17,10 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define POLL_NS (30 * SECOND_NS)       /* a grant may be lost: ask again; as often as the kernel's client */
+/* A grant may be lost, or never be sent (Linux 6.12.117 forgets who waits as soon as it has said BLOCKED):
+ * ask again, first soon, then less and less, at last as often as the kernel's client. */
+#define POLL_FIRST_NS SECOND_NS
+#define POLL_LAST_NS (30 * SECOND_NS)
 #define POLL_UNREGISTERED_NS SECOND_NS /* it will be: there is no way for it to us */
 #define GRACE_NS (5 * SECOND_NS)       /* until another try while the server takes reclaims only */
 
@@ -224,7 +227,10 @@ static void on_blocked(struct nlm *nlm, struct job *job)
 	}
 	log_debug(LOG_LOCKS, "%s: a lock is waited for", nlm->args.source);
 	nlm_register_again(nlm);
-	nlm_pause(nlm, job, nlm->registered ? POLL_NS : POLL_UNREGISTERED_NS, send_lock);
+	job->poll_ns = job->poll_ns ? 2 * job->poll_ns : POLL_FIRST_NS;
+	if (job->poll_ns > POLL_LAST_NS)
+		job->poll_ns = POLL_LAST_NS;
+	nlm_pause(nlm, job, nlm->registered ? job->poll_ns : POLL_UNREGISTERED_NS, send_lock);
 }
 
 static void on_grace(struct nlm *nlm, struct job *job)

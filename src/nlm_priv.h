@@ -62,6 +62,7 @@ struct job {
 	struct owner *owner; /* counted; NULL: none */
 	bool blocked;	     /* the server has it in its list of those who wait, as far as we know */
 	bool granted;	     /* and has called back, while a call of ours was under way */
+	uint64_t poll_ns;    /* so long it has waited for the grant before it asks again; 0: not yet */
 	bool unwanted;	     /* interrupted */
 	int error;	     /* what a LOCK that failed ends with, when its range has been put back */
 	uint64_t at;	     /* so far that has been done */

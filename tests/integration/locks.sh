@@ -208,6 +208,22 @@ test_grant_before_the_reply()
 	done_with_locks
 }
 
+test_grant_that_never_comes()
+{
+	serve_locks
+	tell grant none
+	tell rival hold 0 9
+	locker a "$mnt/file" fcntl ex 0 20 wait
+	mount_says 'a lock is waited for'
+	tell rival drop
+	locker_says a held
+	server_holds "0-19w"
+	! server_has_seen '^grant ' || fail "the server has granted it after all"
+	locker_ends a
+	server_holds ""
+	done_with_locks
+}
+
 test_interrupted_wait()
 {
 	serve_locks
