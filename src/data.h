@@ -58,6 +58,8 @@ bool data_still_open(void);
 /* Files that are open for reading and whose attributes' time is over, at most `max`, each given with a
  * reference to the inode; not again within acregmin. *cred: of who has the last one open. */
 unsigned int data_outdated_files(uint64_t now_ns, struct inode **files, unsigned int max, struct cred *cred);
+/* Gives up: a line in the log for each file with data that is not stable. Their bytes. From any thread. */
+uint64_t data_log_unsaved(void);
 /* When all lanes have ended: frees what the kernel still had open; inodes are not touched any more. */
 void data_forget_open_files(void);
 

@@ -117,11 +117,14 @@ struct dirty_range *write_buf_split(struct dirty_range *range)
 
 void data_log_lost(struct inode *inode, uint64_t bytes, int err)
 {
+	char label[INODE_LABEL_BYTES];
 	lane_self()->stats->fuse.write_errors++;
-	log_error("server %s: file with id %llu: %llu bytes could not be saved: %s; whoever has it open is "
-		  "told by fsync(2) and close(2), and must write them again",
-		  the_mount->source, (unsigned long long)inode->fileid, (unsigned long long)bytes,
-		  strerror(-err));
+	pthread_mutex_lock(&inode->lock);
+	inode_label(inode, label);
+	pthread_mutex_unlock(&inode->lock);
+	log_error("server %s: %s: %llu bytes could not be saved: %s; whoever has it open is told by "
+		  "fsync(2) and close(2), and must write them again",
+		  the_mount->source, label, (unsigned long long)bytes, strerror(-err));
 }
 
 /* ---- sending ---- */
@@ -612,6 +615,27 @@ void data_truncate_end(struct op *op, struct inode *inode, uint64_t new_size, bo
 		dirty_truncate(&fd->dirty, new_size);
 	data_post_ready(fd);
 	pthread_mutex_unlock(&fd->lock);
+}
+
+/* ---- at the end ---- */
+
+static void log_unsaved(struct inode *inode, void *ctx)
+{
+	char label[INODE_LABEL_BYTES];
+	pthread_mutex_lock(&inode->data.lock);
+	uint64_t bytes = dirty_bytes(&inode->data.dirty);
+	pthread_mutex_unlock(&inode->data.lock);
+	if (bytes > 0)
+		log_error("server %s: %s: %llu bytes are not saved", the_mount->source,
+			  inode_label(inode, label), (unsigned long long)bytes);
+	*(uint64_t *)ctx += bytes;
+}
+
+uint64_t data_log_unsaved(void)
+{
+	uint64_t bytes = 0;
+	inode_each(the_mount->inodes, log_unsaved, &bytes);
+	return bytes;
 }
 
 /* ---- making and ending ---- */

@@ -379,6 +379,17 @@ struct dirty_range *dirty_committed(struct dirty *d, uint64_t upto, const uint8_
 	return stable;
 }
 
+uint64_t dirty_bytes(const struct dirty *d)
+{
+	const struct dirty_list *lists[] = {&d->fresh, &d->waiting, &d->flying, &d->kept, &d->again};
+	uint64_t bytes = 0;
+	for (int i = 0; i < 5; i++)
+		for (const struct dirty_range *r = lists[i]->first; r; r = r->next)
+			if (r->behind || r->again || r->state == DIRTY_KEPT)
+				bytes += r->len_bytes;
+	return bytes;
+}
+
 bool dirty_is_stable(const struct dirty *d, uint64_t upto)
 {
 	return !d->nagain && (!d->kept.first || d->kept.first->answered > upto);

@@ -125,6 +125,9 @@ struct dirty_range *dirty_committed(struct dirty *d, uint64_t upto, const uint8_
 /* Is everything answered up to `upto` stable? False also while anything is to be sent again. */
 bool dirty_is_stable(const struct dirty *d, uint64_t upto);
 
+/* All that is not stable, of WRITEs whose writers have been answered; what overlaps counts twice. */
+uint64_t dirty_bytes(const struct dirty *d);
+
 static inline bool dirty_none(const struct dirty *d)
 {
 	return !d->fresh.first && !d->waiting.first && !d->flying.first && !d->kept.first && !d->again.first;

@@ -167,6 +167,7 @@ static void give_inode(struct op *op, struct listing *listing, const struct nfs3
 		return;
 	fs_verdict(inode, verdict);
 	listing->given[listing->ngiven++] = inode;
+	inode_called(inode, e->name, e->name_len);
 	fs_fill_entry(dir, inode, entry);
 }
 

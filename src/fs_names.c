@@ -32,6 +32,7 @@ static void on_looked_up(struct op *op, int err, struct inode *inode)
 	} else if (err) {
 		op_reply_err(op, err);
 	} else {
+		inode_called(inode, entry->name, strlen(entry->name));
 		fs_reply_entry(op, entry->dir, inode);
 	}
 }
@@ -246,6 +247,7 @@ static void create_finish(struct op *op, struct inode *inode)
 {
 	struct make *m = op_state(op, struct make);
 
+	inode_called(inode, m->entry.name, strlen(m->entry.name));
 	if (m->opens)
 		create_reply(op, inode);
 	else

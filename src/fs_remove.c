@@ -19,6 +19,7 @@
 #include "data.h"
 #include "fs.h"
 #include "fs_entry.h"
+#include "options.h"
 #include "silly.h"
 #include "xdr.h"
 
@@ -146,6 +147,15 @@ static void names_changed(struct op *op)
 
 /* ---- REMOVE and RMDIR ---- */
 
+/* A server without a duplicate request cache runs a call again that was sent again: then the name is gone
+ * already. Never guessed: see the option. */
+static int verdict_of(const struct op *op, uint32_t status)
+{
+	if (status == NFS3ERR_NOENT && op->sent_again && the_mount->opts->nodrc)
+		return 0;
+	return nfs3_errno(status);
+}
+
 static int removed(struct op *op, int err, struct xdr_reader *results)
 {
 	struct take_away *t = op_state(op, struct take_away);
@@ -155,7 +165,7 @@ static int removed(struct op *op, int err, struct xdr_reader *results)
 		err = nfs3_decode_remove(results, &res);
 	fs_changed(op, t->victim.dir, err ? NULL : &res.wcc);
 	names_changed(op);
-	return err ? err : nfs3_errno(res.status);
+	return err ? err : verdict_of(op, res.status);
 }
 
 static void on_remove(struct op *op, int err, struct xdr_reader *results)
@@ -199,7 +209,7 @@ static int renamed(struct op *op, int err, struct xdr_reader *results, struct in
 	if (to != from)
 		fs_changed(op, to, err ? NULL : &res.to_wcc);
 	names_changed(op);
-	return err ? err : nfs3_errno(res.status);
+	return err ? err : verdict_of(op, res.status);
 }
 
 static void on_undone(struct op *op, int err, struct xdr_reader *results)

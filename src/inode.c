@@ -7,6 +7,8 @@
 #include "inode.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -57,6 +59,7 @@ static void inode_free(struct inode *inode)
 	file_data_fini(&inode->data);
 	pthread_mutex_destroy(&inode->lock);
 	missing_free(&inode->missing);
+	free(inode->called);
 	free(inode->access);
 	acl_cache_drop(&inode->acls);
 	free(inode);
@@ -607,6 +610,33 @@ static void each_in(struct inode *inode, void (*fn)(struct inode *inode, void *c
 		fn(inode, ctx);
 		pthread_mutex_unlock(&inode->lock);
 	}
+}
+
+void inode_called(struct inode *inode, const char *name, size_t len)
+{
+	if (inode->type != NFS3_REG)
+		return;
+	pthread_mutex_lock(&inode->lock);
+	if (!inode->called || strlen(inode->called) != len || memcmp(inode->called, name, len) != 0) {
+		free(inode->called);
+		inode->called = strndup(name, len); /* NULL: the log makes do with the file id */
+	}
+	pthread_mutex_unlock(&inode->lock);
+}
+
+const char *inode_label(const struct inode *inode, char buf[INODE_LABEL_BYTES])
+{
+	char name[NFS3_NAME_MAX + 1];
+	if (!inode->called) {
+		snprintf(buf, INODE_LABEL_BYTES, "file with id %" PRIu64, inode->fileid);
+		return buf;
+	}
+	snprintf(name, sizeof name, "%s", inode->called);
+	for (char *c = name; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 127)
+			*c = '?';
+	snprintf(buf, INODE_LABEL_BYTES, "file '%s' (id %" PRIu64 ")", name, inode->fileid);
+	return buf;
 }
 
 void inode_each(struct inode_table *table, void (*fn)(struct inode *inode, void *ctx), void *ctx)

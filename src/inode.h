@@ -70,6 +70,7 @@ struct inode {
 	uint64_t told_changes; /* attr.foreign_changes when the kernel was last told the attributes */
 	uint64_t
 		told_as_of_ns; /* attr.as_of_ns then: the same now means that the kernel knows what we know */
+	char *called;	       /* of a file: the name that last led here, for the log; NULL: none is known */
 	struct missing missing; /* of a directory */
 	bool told_foreign;	/* the log has its line about entering it */
 	bool inval_queued;	/* the notifier has it in its queue */
@@ -169,6 +170,13 @@ void attr_to_stat(const struct nfs3_attr *attr, struct stat *st);
 ino_t inode_file_number(const struct inode_table *table, const struct nfs3_attr *attr);
 /* Are a directory's names, as far as is known, still those that a call submitted then has seen? */
 bool inode_names_since(struct inode *dir, uint64_t submitted_ns);
+
+/* The kernel is being given the file under that name. */
+void inode_called(struct inode *inode, const char *name, size_t len);
+/* How the log speaks of a file: its name, if one is known, without what a terminal might obey, and its file
+ * id on the server. The caller holds inode->lock. Returns buf. */
+#define INODE_LABEL_BYTES (NFS3_NAME_MAX + 48u)
+const char *inode_label(const struct inode *inode, char buf[INODE_LABEL_BYTES]);
 
 /* Calls fn for each inode, under the table's lock and its own. */
 void inode_each(struct inode_table *table, void (*fn)(struct inode *inode, void *ctx), void *ctx);

@@ -19,6 +19,7 @@
 #include "options.h"
 #include "revalidate.h"
 #include "rpcrdma.h"
+#include "session.h"
 #include "trace.h"
 
 #include <errno.h>
@@ -207,7 +208,7 @@ static void take_events(struct lane *lane, int timeout_ms)
 /* Asked to end, and nothing is in progress or unsaved. */
 static bool finished(struct lane *lane)
 {
-	return atomic_load(&lane->stop) && lane->ops_busy == 0 && lane->cleanups_wait == 0 &&
+	return atomic_load(&lane->stop) && ops_idle(lane) && lane->cleanups_wait == 0 &&
 	       data_all_stable(lane) && !mail_waits(lane);
 }
 
@@ -232,8 +233,11 @@ void lane_turn(struct lane *lane)
 	ops_serve_waiters(lane);
 	more |= fuse_channel_read(lane);
 	data_turn(lane);
-	if (atomic_load(&lane->stop))
+	if (atomic_load(&lane->stop)) {
 		revalidate_stop(lane);
+		if (session_was_unmounted(lane->mount))
+			ops_forsake(lane);
+	}
 	rpcrdma_flush(lane->xprt, lane->now_ns);
 	if (log_debug_areas & LOG_POOL)
 		debug_pool(lane);

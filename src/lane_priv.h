@@ -142,6 +142,8 @@ int ops_create(struct lane *lane, unsigned int nops);
 void ops_destroy(struct lane *lane);
 void ops_serve_waiters(struct lane *lane); /* arena memory has come back */
 void ops_interrupt(struct lane *lane, uint64_t unique);
+void ops_forsake(struct lane *lane);	/* unmounted: ends what only the kernel wanted to know */
+bool ops_idle(const struct lane *lane); /* nothing in progress but calls that nobody waits for */
 
 /* ---- data_write.c, commit.c ---- */
 int data_create(struct lane *lane);

@@ -8,8 +8,10 @@
  *
  * Ending. The lanes go on until nothing is in progress and nothing is unsaved, and the last names of files
  * that were removed while open are gone. SIGTERM and SIGINT unmount first (lazily); a second one gives up
- * what is not saved. The exit status is 0 when all data was saved.
+ * what is not saved, and so does a server that does not answer any more. The exit status is 0 when all data
+ * was saved.
  */
+#include "data.h"
 #include "fs.h"
 #include "lane_priv.h"
 #include "log.h"
@@ -18,6 +20,7 @@
 #include "nlm.h"
 #include "notify.h"
 #include "options.h"
+#include "privileges.h"
 #include "rpccall.h"
 #include "rpcrdma.h"
 #include "sdnotify.h"
@@ -280,32 +283,69 @@ static void *end_lanes(void *arg)
 	return NULL;
 }
 
-/* Waits for the end of the file system, or a signal: its number, or 0. */
-static int wait_for_end(int signal_fd, int ended_fd)
+/* Waits for the end of the file system, a signal, or so long (-1: for ever). The signal's number, or 0. */
+static int wait_for_end(int signal_fd, int ended_fd, int timeout_ms)
 {
 	struct pollfd fds[] = {{signal_fd, POLLIN, 0}, {ended_fd, POLLIN, 0}};
 	struct signalfd_siginfo info;
 	uint64_t count;
-	while (poll(fds, 2, -1) < 0 && errno == EINTR)
+	while (poll(fds, 2, timeout_ms) < 0 && errno == EINTR)
 		;
 	if (read(ended_fd, &count, sizeof count) == sizeof count)
 		return 0;
 	return read(signal_fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
 }
 
-static uint64_t unsaved_bytes(struct nfs_mount *mount)
+/* Answers of the server, ever. Lanes count without locks; what matters is only whether there are more. */
+static uint64_t answers(const struct nfs_mount *mount)
 {
-	uint64_t bytes = 0;
+	uint64_t n = 0;
 	for (unsigned int i = 0; i < mount->nlanes; i++)
-		bytes += mount->lanes[i]->stats->fuse.kept_bytes;
-	return bytes;
+		n += mount->lanes[i]->stats->rpcrdma.replies;
+	return n;
+}
+
+/* What is not saved is lost, and the log says what it is. */
+static _Noreturn void give_up(struct nfs_mount *mount, const char *why)
+{
+	log_error("%s: %s: giving up", mount->mountpoint, why);
+	uint64_t bytes = data_log_unsaved();
+	if (bytes > 0)
+		log_error("%s: %llu bytes in all are not saved", mount->mountpoint,
+			  (unsigned long long)bytes);
+	session_abort(mount);
+	stats_remove(mount->stats);
+	_exit(bytes > 0 ? START_FAILED : START_OK);
+}
+
+/* After the unmount. A mount that waits for its server as long as it takes does so for those who use it. Now
+ * there is nobody, and what is left to do is done if the server answers within the time after which a soft
+ * mount would have given up. */
+static void drain(struct nfs_mount *mount, int signal_fd)
+{
+	uint64_t patience_ns = (opts.retrans + 1u) * opts.timeo * UINT64_C(100000000);
+	uint64_t had = answers(mount), since_ns = lane_clock_ns();
+	for (;;) {
+		/* The joiner's word, or a lane's about the unmount that a signal began. */
+		int sig = wait_for_end(signal_fd, mount->ended_fd, 250);
+		if (!sig && atomic_load(&joined))
+			return;
+		if (sig)
+			give_up(mount, strsignal(sig));
+		uint64_t now_ns = lane_clock_ns(), has = answers(mount);
+		if (has != had)
+			since_ns = now_ns;
+		had = has;
+		if (now_ns - since_ns >= patience_ns)
+			give_up(mount, "unmounted, and the server does not answer");
+	}
 }
 
 /* Runs until the file system is unmounted and all is saved. 0, or what to exit with. */
 static int serve(struct nfs_mount *mount, int signal_fd)
 {
 	pthread_t joiner;
-	int sig = wait_for_end(signal_fd, mount->ended_fd);
+	int sig = wait_for_end(signal_fd, mount->ended_fd, -1);
 	sdnotify("STOPPING=1\nSTATUS=%s; what is not saved is being saved",
 		 sig ? strsignal(sig) : "Unmounted");
 	if (sig) {
@@ -316,21 +356,9 @@ static int serve(struct nfs_mount *mount, int signal_fd)
 		end_lanes(mount);
 		return START_OK;
 	}
-	for (;;) {
-		/* The joiner's word, or a lane's about the unmount that a signal began. */
-		sig = wait_for_end(signal_fd, mount->ended_fd);
-		if (!sig && atomic_load(&joined)) {
-			pthread_join(joiner, NULL);
-			return START_OK;
-		}
-		if (!sig)
-			continue;
-		log_error("%s: %s: giving up; %llu bytes of payload memory held data that was not saved",
-			  mount->mountpoint, strsignal(sig), (unsigned long long)unsaved_bytes(mount));
-		session_abort(mount);
-		stats_remove(mount->stats);
-		_exit(START_FAILED);
-	}
+	drain(mount, signal_fd);
+	pthread_join(joiner, NULL);
+	return START_OK;
 }
 
 int main(int argc, char *argv[])
@@ -349,6 +377,12 @@ int main(int argc, char *argv[])
 	log_set_debug(opts.debug);
 	if (start_begin(opts.foreground || opts.dry_run)) {
 		fprintf(stderr, "nfsrdma: cannot fork: %s\n", strerror(errno));
+		return START_FAILED;
+	}
+	int undropped = privileges_drop();
+	if (undropped) {
+		snprintf(line, sizeof line, "cannot drop capabilities: %s", strerror(-undropped));
+		start_verdict(START_FAILED, line);
 		return START_FAILED;
 	}
 	sigemptyset(&signals);

@@ -232,6 +232,7 @@ void op_rpc(struct op *op, enum nfs3_proc proc, const struct cred *cred, const v
 	op->on_reply = on_reply;
 	op->retries = 0;
 	op->placed_bytes = 0;
+	op->sent_again = false;
 	op->saved = (struct op_saved){.reply_max = nfs3_reply_max(proc, op->count),
 				      .out = op->out,
 				      .in = op->in,
@@ -328,6 +329,7 @@ static void on_done(struct rpcrdma_call *call)
 	count_reply(op, err, &results);
 	op->phase = OP_RUNNING;
 	op->in_done = true;
+	op->sent_again |= call->transmissions > 1;
 	op->placed_bytes = call->in_placed ? call->in_len : 0;
 	if (!err && op->proc != NFSPROC3_NULL && peek_status(&results) == NFS3ERR_JUKEBOX) {
 		wait_and_send_again(op);
@@ -488,6 +490,25 @@ void ops_interrupt(struct lane *lane, uint64_t unique)
 			end_early(op);
 		return;
 	}
+}
+
+void ops_forsake(struct lane *lane)
+{
+	for (unsigned int i = 0; i < lane->nops; i++) {
+		struct op *op = &lane->ops[i];
+		if (op->phase != OP_FREE && op->req && !op->run_to_end)
+			end_early(op);
+	}
+}
+
+bool ops_idle(const struct lane *lane)
+{
+	if (lane->ops_busy == 0)
+		return true;
+	for (unsigned int i = 0; i < lane->nops + lane->nops_own; i++)
+		if (lane->ops[i].phase != OP_FREE && lane->ops[i].phase != OP_ABANDONED)
+			return false;
+	return true;
 }
 
 static void look_for_killed(struct lane *lane)

@@ -94,6 +94,7 @@ struct op {
 	/* Set by op_rpc(), from the clock and not from the turn: what inode.h calls submitted_ns. */
 	uint64_t submitted_ns;
 	/* After an RPC: */
+	bool sent_again;       /* the call was sent more than once: it may have been run more than once */
 	uint32_t placed_bytes; /* of `in`, by RDMA; 0: the data is in the message */
 
 	/* fs_may()'s, while it runs. */

@@ -162,6 +162,7 @@ static const struct setting table[] = {
 	FLAG("softerr", recovery, RECOVERY_SOFTERR, NULL, "the same with ETIMEDOUT"),
 	NUMBER("timeo", timeo, 1, 6000, "tenths of a second", "600", "tenths of a second until a call counts as lost and the connection is made anew"),
 	NUMBER("retrans", retrans, 0, 100, NULL, "2", "losses of one call until a soft mount gives up"),
+	FLAG("nodrc", nodrc, 1, NULL, "the server has no duplicate request cache: a removal or renaming that was sent again and finds nothing counts as done"),
 	NUMBER("retry", retry, 0, 10000, "minutes", "0", "minutes to go on trying when the server cannot be reached at mount time"),
 
 	/* Caches. */

@@ -66,6 +66,7 @@ struct options {
 	uint32_t timeo;					 /* tenths of a second until a call counts as lost */
 	uint32_t retrans;				 /* losses until a soft mount gives up */
 	uint32_t recovery;				 /* enum options_recovery */
+	uint32_t nodrc;					 /* the server has no duplicate request cache */
 	uint32_t retry;					 /* minutes to go on trying the mount */
 	uint32_t acregmin, acregmax, acdirmin, acdirmax; /* seconds; all 0 with noac */
 	uint32_t ac;

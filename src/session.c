@@ -323,7 +323,7 @@ void session_abort(struct nfs_mount *mount)
 	close(fd);
 }
 
-static bool was_unmounted(const struct nfs_mount *mount)
+bool session_was_unmounted(const struct nfs_mount *mount)
 {
 	for (unsigned int i = 0; i < mount->nlanes; i++)
 		if (mount->lanes[i] && atomic_load(&mount->lanes[i]->unmounted))
@@ -350,7 +350,7 @@ void session_destroy(struct nfs_mount *mount)
 		return;
 	/* Only to free what libfuse keeps: it unmounts nothing when the connection is over. Of one that is
 	 * not, it would take away whatever has been mounted there since. */
-	if (was_unmounted(mount) || sever(mount))
+	if (session_was_unmounted(mount) || sever(mount))
 		fuse_session_unmount(mount->session);
 	fuse_session_destroy(mount->session);
 	mount->session = NULL;

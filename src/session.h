@@ -34,6 +34,9 @@ void session_unmount(struct nfs_mount *mount);
  * which would keep this process from ending. Does what it can. */
 void session_abort(struct nfs_mount *mount);
 
+/* Has the kernel told a lane that the file system is no longer mounted? Then nobody waits for an answer. */
+bool session_was_unmounted(const struct nfs_mount *mount);
+
 /* After the lanes have ended. The descriptors are closed, and what was in progress in the kernel ends with
  * ENOTCONN. */
 void session_destroy(struct nfs_mount *mount);
