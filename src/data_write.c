@@ -34,6 +34,12 @@
 #define GATHER_NS 50000000ull /* long for a program that writes in small pieces, nothing of `commit` */
 
 struct write_state {
+	/* Of the request, until its payload has come to the arena. */
+	struct open_file *file; /* lent: the kernel has it open; parked, the op refers to it */
+	uint64_t offset;
+	size_t bytes;
+	bool sync;
+	/* Afterwards. */
 	struct write_buf *wb;
 };
 
@@ -511,6 +517,71 @@ static void begin(struct write_buf *wb)
 		fly(wb);
 }
 
+/* The payload is in the arena, and lane->incoming has it. */
+static void write_arrived(struct op *op)
+{
+	struct lane *lane = op->lane;
+	struct incoming *in = &lane->incoming;
+	struct write_state s = *op_state(op, struct write_state);
+	if (!s.sync && join(lane, s.file, s.offset, s.bytes)) {
+		lane->stats->fuse.write_bytes += s.bytes;
+		op_reply_write(op, s.bytes);
+		return;
+	}
+	struct write_buf *wb = write_buf_get(lane);
+	wb->base = in->payload;
+	wb->run_bytes = whole_pages(in->payload_bytes);
+	in->payload = NULL; /* ours now */
+	wb->base_offset = wb->range.offset = s.offset;
+	wb->range.len_bytes = s.bytes;
+	wb->file = open_file_ref(s.file);
+	wb->sync = s.sync;
+	wb->range.behind = !s.sync;
+	/* What is behind must not take all ops: it may be long until they come back, and others want some,
+	 * too.
+	 */
+	bool keeps_op = s.sync || lane->ops_busy <= lane->nops * 3 / 4;
+	wb->op = keeps_op ? op : NULL;
+	op->run_to_end = true;
+	begin(wb);
+	/* ORDER: it is among the file's ranges before its writer goes on: what he does next may come to
+	 * another lane. */
+	if (s.sync)
+		return;
+	lane->stats->fuse.write_bytes += s.bytes;
+	if (keeps_op)
+		op_answer_write(op, s.bytes);
+	else
+		op_reply_write(op, s.bytes);
+}
+
+/* There is memory for a WRITE that had to wait for it. */
+static void write_unparked(struct op *op)
+{
+	struct lane *lane = op->lane;
+	size_t bytes = op_state(op, struct write_state)->bytes;
+	char *area = arena_receive_area(lane->arena);
+	arena_take(lane->arena, area, bytes);
+	lane->incoming = (struct incoming){.payload = area, .payload_bytes = bytes};
+	memcpy(area, op->parked, bytes);
+	free(op->parked);
+	op->parked = NULL;
+	write_arrived(op);
+}
+
+static void write_park(struct op *op, const char *payload)
+{
+	struct write_state *s = op_state(op, struct write_state);
+	op->parked = malloc(s->bytes);
+	if (!op->parked) {
+		op_reply_err(op, -ENOMEM);
+		return;
+	}
+	memcpy(op->parked, payload, s->bytes);
+	op->parked_file = open_file_ref(s->file);
+	op_park(op, write_unparked);
+}
+
 void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
 	      struct fuse_file_info *fi)
 {
@@ -518,8 +589,9 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	struct lane *lane = op->lane;
 	struct incoming *in = &lane->incoming;
 	struct open_file *file = open_file_of(fi);
-	(void)ino, (void)buf; /* the payload is in the arena, not where libfuse thinks */
+	(void)ino, (void)buf; /* the payload is where the channel says, not where libfuse thinks */
 
+	op->outlives = fi->flags & O_DIRECT;
 	lane->stats->fuse.writes++;
 	if (size == 0 || size != in->payload_bytes) {
 		op_reply_err(op, size ? -EIO : 0);
@@ -532,31 +604,16 @@ void fs_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	}
 	if (size > most - (uint64_t)off)
 		size = (size_t)(most - (uint64_t)off);
-	bool sync = ((file->flags | fi->flags) & (O_DSYNC | O_SYNC | O_DIRECT)) || lane->mount->opts->sync;
-	if (!sync && join(lane, file, (uint64_t)off, size)) {
-		lane->stats->fuse.write_bytes += size;
-		op_reply_write(op, size);
-		return;
-	}
-	struct write_buf *wb = write_buf_get(lane);
-	wb->base = in->payload;
-	wb->run_bytes = whole_pages(in->payload_bytes);
-	in->payload = NULL; /* ours now */
-	wb->base_offset = wb->range.offset = (uint64_t)off;
-	wb->range.len_bytes = size;
-	wb->file = open_file_ref(file);
-	wb->sync = sync;
-	wb->range.behind = !sync;
-	wb->op = op;
-	op->run_to_end = true;
-	op->outlives = fi->flags & O_DIRECT;
-	begin(wb);
-	/* ORDER: it is among the file's ranges before its writer goes on: what he does next may come to
-	 * another lane. */
-	if (!sync) {
-		lane->stats->fuse.write_bytes += size;
-		op_answer_write(op, size);
-	}
+	*op_state(op, struct write_state) =
+		(struct write_state){.file = file,
+				     .offset = (uint64_t)off,
+				     .bytes = size,
+				     .sync = ((file->flags | fi->flags) & (O_DSYNC | O_SYNC | O_DIRECT)) ||
+					     lane->mount->opts->sync};
+	if (in->parked)
+		write_park(op, in->payload);
+	else
+		write_arrived(op);
 }
 
 /* ---- who needs the server to have been told ---- */

@@ -104,14 +104,24 @@ void fuse_channel_close(struct lane *lane)
 	if (lane->fuse_fd >= 0 && lane->id > 0) /* lane 0's is the session's */
 		close(lane->fuse_fd);
 	lane->fuse_fd = -1;
+	free(lane->fuse_spare);
+	lane->fuse_spare = NULL;
 }
 
-/* Can this lane take a request now? Then the area for its payload. */
+/* Can this lane take a request now? Then the area for its payload. While the arena is full of dirty data and
+ * the server answers, none: the next request may be a WRITE. When the server does not answer, requests are
+ * taken all the same, and WRITEs parked: behind them may be the FLUSH of a program that was killed, which
+ * cannot go before it is answered. */
 static char *willing(struct lane *lane)
 {
 	if (lane->fuse_fd < 0 || atomic_load(&lane->unmounted) || !lane->ops_free.first)
 		return NULL;
-	return arena_receive_area(lane->arena);
+	char *area = lane->parked.first ? NULL : arena_receive_area(lane->arena);
+	if (area || !ops_stalled(lane))
+		return area;
+	if (!lane->fuse_spare)
+		lane->fuse_spare = malloc(lane->mount->wsize);
+	return lane->fuse_spare;
 }
 
 void fuse_channel_watch(struct lane *lane)
@@ -229,14 +239,16 @@ static void dispatch(struct lane *lane, char *area, size_t bytes)
 		if (in->opcode == FUSE_WRITE) {
 			lane->incoming.payload = area;
 			lane->incoming.payload_bytes = in_area;
-			arena_take(lane->arena, area, in_area);
+			lane->incoming.parked = area == lane->fuse_spare;
+			if (!lane->incoming.parked)
+				arena_take(lane->arena, area, in_area);
 		} else {
 			memcpy(lane->fuse_head + HEAD_BYTES, area, in_area);
 		}
 	}
 	struct fuse_buf buf = {.size = bytes, .mem = lane->fuse_head};
 	fuse_session_process_buf(lane->mount->session, &buf);
-	if (lane->incoming.payload) /* libfuse refused the request by itself */
+	if (lane->incoming.payload && !lane->incoming.parked) /* libfuse refused the request by itself */
 		arena_free(lane->arena, lane->incoming.payload, lane->incoming.payload_bytes, ARENA_DIRTY);
 }
 

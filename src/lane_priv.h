@@ -35,6 +35,7 @@ struct incoming {
 	pid_t tid;
 	char *payload; /* of a WRITE: in the arena, taken; whoever clears it owns it */
 	size_t payload_bytes;
+	bool parked; /* not in the arena, and nobody's: the payload is copied, or lost */
 };
 
 struct lane {
@@ -59,13 +60,15 @@ struct lane {
 	bool fuse_ready;   /* and there may be some */
 	char *fuse_head;   /* header, and whole requests that are not a WRITE */
 	size_t fuse_head_bytes;
+	char *fuse_spare; /* where a payload goes when the arena is full and the server silent; or NULL */
 	struct incoming incoming;
 
 	/* op.c */
+	uint64_t answered_ns; /* the server was last heard of */
 	struct op *ops;
 	unsigned int nops, nops_own;
 	unsigned int ops_busy;
-	struct op_list ops_free, ops_own_free, run_waiters;
+	struct op_list ops_free, ops_own_free, run_waiters, parked;
 	struct lane_timer ops_timer; /* looks at all of them each second, while there are any */
 	struct watchdog watchdog;
 	uint64_t watchdog_limit_ns;
@@ -141,6 +144,7 @@ extern const struct fuse_custom_io fuse_channel_io;
 int ops_create(struct lane *lane, unsigned int nops);
 void ops_destroy(struct lane *lane);
 void ops_serve_waiters(struct lane *lane); /* arena memory has come back */
+bool ops_stalled(const struct lane *lane); /* nothing has been answered for a while */
 void ops_interrupt(struct lane *lane, uint64_t unique);
 void ops_forsake(struct lane *lane);	/* unmounted: ends what only the kernel wanted to know */
 bool ops_idle(const struct lane *lane); /* nothing in progress but calls that nobody waits for */

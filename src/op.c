@@ -47,6 +47,7 @@ enum op_phase {
 	OP_RPC,	      /* its call is the transport's */
 	OP_TIMER,     /* op_wait_until(), or the pause before a JUKEBOX call is sent again */
 	OP_RUN_WAIT,  /* for memory of the arena */
+	OP_PARKED,    /* op_park() */
 	OP_POSTED,    /* a message to its lane is under way */
 	OP_ABANDONED, /* answered; its call is still the transport's */
 };
@@ -143,6 +144,9 @@ static void give_back(struct op *op)
 	op_run_put(op);
 	for (unsigned int i = 0; i < op->ninodes; i++)
 		inode_unref(op->inodes[i]);
+	if (op->parked_file)
+		open_file_unref(op->parked_file);
+	free(op->parked);
 	op->phase = OP_FREE;
 	op->unique = 0;
 	lane->ops_busy--;
@@ -325,7 +329,7 @@ static void on_done(struct rpcrdma_call *call)
 		err = -EOPNOTSUPP;
 	if (err == -EBADMSG || err == -EPROTONOSUPPORT)
 		err = -EIO;
-	op->lane->now_ns = lane_clock_ns();
+	op->lane->now_ns = op->lane->answered_ns = lane_clock_ns();
 	count_reply(op, err, &results);
 	op->phase = OP_RUNNING;
 	op->in_done = true;
@@ -401,9 +405,25 @@ void op_run_get(struct op *op, size_t bytes, op_resume_fn *resume)
 	list_push(&lane->run_waiters, op);
 }
 
+void op_park(struct op *op, op_resume_fn *resume)
+{
+	struct lane *lane = op->lane;
+	lane->stats->fuse.arena_waits++;
+	op->resume = resume;
+	op->phase = OP_PARKED;
+	list_push(&lane->parked, op);
+}
+
+bool ops_stalled(const struct lane *lane)
+{
+	return lane->now_ns - lane->answered_ns >= SECOND_NS;
+}
+
 void ops_serve_waiters(struct lane *lane)
 {
 	struct op *op;
+	while (lane->parked.first && arena_receive_area(lane->arena))
+		call_resume(list_pop(&lane->parked));
 	while ((op = lane->run_waiters.first)) {
 		op->run = arena_alloc(lane->arena, op->run_bytes, ARENA_REPLY);
 		if (!op->run)
@@ -459,6 +479,9 @@ void op_cancel(struct op *op)
 		break;
 	case OP_RUN_WAIT:
 		list_unlink(&op->lane->run_waiters, op);
+		break;
+	case OP_PARKED:
+		list_unlink(&op->lane->parked, op);
 		break;
 	default:
 		return; /* a message is under way: it ends by itself */

@@ -85,6 +85,8 @@ struct op {
 	char *run; /* of the lane's arena, ARENA_REPLY */
 	size_t run_bytes;
 	struct rpcrdma_call *call;
+	struct open_file *parked_file; /* op_park()'s */
+	void *parked;		       /* malloc'ed */
 
 	/* Payload of the next RPC; op_rpc() takes and clears them. All memory of the lane's arena. */
 	struct iovec out;   /* WRITE data, a symlink's text */
@@ -186,6 +188,10 @@ void op_rpc(struct op *op, enum nfs3_proc proc, const struct cred *cred, const v
  * back (in order). */
 void op_run_get(struct op *op, size_t bytes, op_resume_fn *resume);
 void op_run_put(struct op *op);
+
+/* For a WRITE that came when there was no memory for it: calls resume when arena_receive_area() has some for
+ * it, in order. The op owns op->parked and op->parked_file meanwhile, and until its end. */
+void op_park(struct op *op, op_resume_fn *resume);
 
 /* Calls resume from the lane's loop, not before due_ns. */
 void op_wait_until(struct op *op, uint64_t due_ns, op_resume_fn *resume);

@@ -88,6 +88,16 @@ process_ended()
 	[ ! -e "/proc/$1" ] || [ "$(awk '/^State:/ {print $2}' "/proc/$1/status" 2>/dev/null)" = Z ]
 }
 
+# waits_in_fuse PID: inside the kernel, in a request to FUSE.
+waits_in_fuse()
+{
+	local stack
+	[ "$(awk '/^State:/ {print $2}' "/proc/$1/status")" != R ] || return 1
+	# Where the kernel does not show its stacks, being asleep must do.
+	stack=$(cat "/proc/$1/stack" 2>/dev/null) || return 0
+	[ -z "$stack" ] || grep -qE 'fuse|request_wait|folio|filemap' <<<"$stack"
+}
+
 # --- mounts and processes ---------------------------------------------------------------------------------------------
 
 # Mountinfo escapes space, tab, newline and backslash; the scratch directories that we make have none.

@@ -231,16 +231,6 @@ test_two_slot_arena_nconnect()
 	two_slots ,nconnect=3
 }
 
-# waits_in_fuse PID: inside the kernel, in a request to FUSE.
-waits_in_fuse()
-{
-	local stack
-	[ "$(awk '/^State:/ {print $2}' "/proc/$1/status")" != R ] || return 1
-	# Where the kernel does not show its stacks, being asleep must do.
-	stack=$(cat "/proc/$1/stack" 2>/dev/null) || return 0
-	[ -z "$stack" ] || grep -qE 'fuse|request_wait|folio|filemap' <<<"$stack"
-}
-
 # Each way in which a caller can be waiting for a server that does not answer; SIGKILL must end it, on a hard mount too.
 limits[callers_of_a_dead_server_can_be_killed]=120
 test_callers_of_a_dead_server_can_be_killed()
@@ -406,6 +396,247 @@ test_unmount_while_the_server_is_dead()
 	# Lazily: umount(8) else looks at the mount first, and that waits for the server.
 	timeout 20 umount -l "$mnt"
 	wait_until 40 process_ended "$pid" || fail "the daemon goes on, and it has nothing to save"
+}
+
+# What waits for a dead server when the mount is taken away by force; the daemon ends soon, for there is nothing to save.
+taken_away()
+{
+	local pid reader status=0
+	serve_and_mount
+	pattern_file "$export/file" 3000000 away
+	exec 7<"$mnt/file"
+	kill_exportd
+	cat <&7 >/dev/null 2>&1 &
+	reader=$!
+	exec 7<&-
+	wait_until 20 waits_in_fuse "$reader" || fail "the reader does not wait"
+	pid=$(daemon_pid "$mnt")
+	timeout 20 "$@" "$mnt" || status=$?
+	[ "$status" -ne 124 ] || fail "$* hangs"
+	is_not_mounted "$mnt" || timeout 20 umount -l "$mnt"
+	wait_until 20 process_ended "$reader" || fail "the reader goes on after $*"
+	wait_until 20 process_ended "$pid" || fail "the daemon goes on after $*"
+}
+
+test_umount_by_force_while_the_server_is_dead()
+{
+	taken_away umount -f
+}
+
+# fusermount3 does not look at the file system before it unmounts.
+test_fusermount_while_the_server_is_dead()
+{
+	local pid
+	serve_and_mount
+	echo x >"$mnt/file"
+	kill_exportd
+	pid=$(daemon_pid "$mnt")
+	timeout 20 fusermount3 -u "$mnt" || fail "fusermount3 -u fails or hangs"
+	is_not_mounted "$mnt"
+	wait_until 20 process_ended "$pid" || fail "the daemon goes on, and it has nothing to save"
+}
+
+# Killed with data that the server never got: the program goes at once, and its data goes on behind it.
+test_exit_with_dirty_data()
+{
+	local pid
+	serve_and_mount
+	python3 - "$mnt/file" "$T/ready" "$T/go" "$T/written" <<-'EOF' &
+		import os, sys, time
+		fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+		open(sys.argv[2], "w").close()
+		while not os.path.exists(sys.argv[3]):
+		    time.sleep(0.005)
+		os.write(fd, b"left behind")
+		open(sys.argv[4], "w").close()
+		time.sleep(1000)
+	EOF
+	pid=$!
+	wait_until 20 test -e "$T/ready"
+	kill_exportd
+	touch "$T/go"
+	wait_until 20 test -e "$T/written" || fail "write(2) waits for the server"
+	kill -KILL "$pid"
+	wait_until 20 process_ended "$pid" || fail "it goes on after SIGKILL: $(cat "/proc/$pid/stack")"
+	restart_exportd
+	saved()
+	{
+		[ "$(cat "$export/file")" = "left behind" ]
+	}
+	wait_until 30 saved || fail "its data is lost"
+}
+
+# The connection stays, but nobody answers.
+test_server_that_stops_answering()
+{
+	serve_and_mount timeo=10
+	pattern_file "$export/file" 2000000 stopped
+	echo x >"$mnt/other"
+	kill -STOP "$exportd_pid"
+	cmp "$export/file" "$mnt/file" &
+	local reader=$!
+	timed_out()
+	{
+		[ "$("$STAT" "$mnt" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["lanes"][0]["rpcrdma"]["timeouts"])')" -ge 1 ]
+	}
+	wait_until 30 timed_out || fail "the client goes on waiting on the same connection"
+	! process_ended "$reader" || fail "the reader got an answer from nobody"
+	kill -CONT "$exportd_pid"
+	wait "$reader" || fail "the reader got an error or other data"
+	assert_eq "$(cat "$mnt/other")" x
+}
+
+# ---- a network of the test's own ----
+
+# The test's own machine has 10.99.0.1 on a bridge; machine NAME makes another one beside it, in a network namespace.
+in_own_network()
+{
+	[ "$(id -u)" = 0 ] || skip "not root"
+	if [ -z "${OWN_NETWORK:-}" ]; then
+		OWN_NETWORK=1 exec unshare --net bash "$lib_script" --one "$test_name"
+	fi
+	ip link set lo up
+	ip link add name br0 type bridge 2>/dev/null || skip "the kernel has no bridge"
+	ip addr add 10.99.0.1/24 dev br0
+	ip link set br0 up
+	SERVER_ADDRESS=10.99.0.2
+	real_exportd=$EXPORTD
+}
+
+declare -A machine
+machine()
+{
+	unshare --net sleep infinity &
+	machine[$1]=$!
+	has_own_network()
+	{
+		[ "$(readlink "/proc/$1/ns/net")" != "$(readlink /proc/self/ns/net)" ]
+	}
+	wait_until 10 has_own_network "${machine[$1]}"
+	ip link add name "p$1" type veth peer name eth0 netns "${machine[$1]}" 2>/dev/null || skip "the kernel has no veth"
+	ip link set "p$1" master br0 up
+	on "$1" ip link set lo up
+	# Whoever takes an address over says so.
+	on "$1" sh -c 'echo 1 >/proc/sys/net/ipv4/conf/all/arp_notify'
+	on "$1" ip link set eth0 up
+}
+
+on()
+{
+	nsenter -t "${machine[$1]}" -n "${@:2}"
+}
+
+# serve_on NAME: exportd runs there, on the address that clients know.
+serve_on()
+{
+	on "$1" ip addr add 10.99.0.2/24 dev eth0
+	printf '#!/bin/sh\nexec nsenter -t %s -n "%s" "$@"\n' "${machine[$1]}" "$real_exportd" >"$T/exportd.$1"
+	chmod +x "$T/exportd.$1"
+	EXPORTD=$T/exportd.$1
+	start_exportd "$export" --no-root-squash --listen 10.99.0.2 --state "$T/state"
+}
+
+machines_end()
+{
+	kill -KILL "${machine[@]}"
+	wait "${machine[@]}" 2>/dev/null || true
+}
+
+# From one moment on no packet comes through, without anybody being told.
+limits[network_that_drops_everything]=120
+test_network_that_drops_everything()
+{
+	local reader writer
+	in_own_network
+	export=$T/export mnt=$T/mnt
+	mkdir "$export" "$T/state"
+	machine a
+	serve_on a
+	mount_nfs "$export" "$mnt" timeo=20
+	pattern_file "$export/file" 3000000 dropped
+	pattern_file "$T/in" 3000000 dropped-too
+	ip link set pa nomaster
+	cmp "$export/file" "$mnt/file" &
+	reader=$!
+	cp "$T/in" "$mnt/new" &
+	writer=$!
+	lost()
+	{
+		[ "$("$STAT" "$mnt" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["lanes"][0]["rpcrdma"]["disconnects"])')" -ge 1 ]
+	}
+	wait_until 60 lost || fail "the connection is not given up"
+	wait_until 20 waits_in_fuse "$reader" || fail "the reader got an answer from nobody"
+	ip link set pa master br0
+	wait "$reader" || fail "the reader got an error or other data"
+	wait "$writer" || fail "the writer got an error"
+	cmp "$T/in" "$export/new"
+	umount_nfs "$mnt"
+	stop_exportd "$exportd_pid"
+	machines_end
+}
+
+# The address comes up on another machine, which serves the same files; the first is gone without a word.
+limits[address_that_moves]=120
+test_address_that_moves()
+{
+	local writer
+	in_own_network
+	export=$T/export mnt=$T/mnt
+	mkdir "$export" "$T/state"
+	machine a
+	machine b
+	serve_on a
+	mount_nfs "$export" "$mnt" timeo=20
+	python3 - "$mnt/file" "$T/progress" <<-'EOF' &
+		import os, random, sys
+		rng = random.Random(7)
+		with open(sys.argv[1], "wb", buffering=0) as f:
+		    for i in range(60):
+		        f.write(rng.randbytes(100001))
+		        os.fsync(f.fileno())
+		        with open(sys.argv[2] + ".new", "w") as p:
+		            p.write(str(i))
+		        os.rename(sys.argv[2] + ".new", sys.argv[2])
+	EOF
+	writer=$!
+	wait_until 30 has_ended_or_is_at 10 "$T/progress" "$writer" || fail "the writer stands still"
+	on a ip addr del 10.99.0.2/24 dev eth0
+	kill_exportd
+	serve_on b
+	wait "$writer" || fail "the writer got an error"
+	python3 - "$export/file" <<-'EOF'
+		import random, sys
+		rng = random.Random(7)
+		assert open(sys.argv[1], "rb").read() == b"".join(rng.randbytes(100001) for _ in range(60))
+	EOF
+	umount_nfs "$mnt"
+	stop_exportd "$exportd_pid"
+	machines_end
+}
+
+# What root's daemon may still do after its start, and that its memory goes last.
+test_rights_of_the_daemon()
+{
+	local pid want may
+	serve_and_mount
+	pid=$(daemon_pid "$mnt")
+	# CAP_DAC_READ_SEARCH 2, NET_BIND_SERVICE 10, IPC_LOCK 14, SYS_PTRACE 19, SYS_ADMIN 21; fewer where there are fewer.
+	may=$((16#$(awk '/^CapEff:/ {print $2}' /proc/self/status)))
+	want=$(printf '%016x' $((may & (1 << 2 | 1 << 10 | 1 << 14 | 1 << 19 | 1 << 21))))
+	assert_eq "$(awk '/^CapPrm:/ {print $2}' "/proc/$pid/status")" "$want" "permitted capabilities"
+	assert_eq "$(awk '/^CapEff:/ {print $2}' "/proc/$pid/status")" "$want" "effective capabilities"
+	assert_eq "$(awk '/^CapInh:/ {print $2}' "/proc/$pid/status")" 0000000000000000 "inheritable capabilities"
+	assert_eq "$(awk '/^NoNewPrivs:/ {print $2}' "/proc/$pid/status")" 1 NoNewPrivs
+	local task
+	for task in "/proc/$pid/task"/*/status; do
+		assert_eq "$(awk '/^CapEff:/ {print $2}' "$task")" "$want" "capabilities of a thread"
+	done
+	if [ $((may >> 24 & 1)) = 1 ]; then # CAP_SYS_RESOURCE
+		assert_eq "$(cat "/proc/$pid/oom_score_adj")" -900 oom_score_adj
+	fi
+	echo x >"$mnt/file"
+	chown 64531 "$mnt/file"
+	assert_eq "$(cat "$mnt/file")" x
 }
 
 test_terminated_daemon_saves_and_unmounts()
