@@ -516,7 +516,6 @@ machine()
 	ip link add name "p$1" type veth peer name eth0 netns "${machine[$1]}" 2>/dev/null || skip "the kernel has no veth"
 	ip link set "p$1" master br0 up
 	on "$1" ip link set lo up
-	# Whoever takes an address over says so.
 	on "$1" sh -c 'echo 1 >/proc/sys/net/ipv4/conf/all/arp_notify'
 	on "$1" ip link set eth0 up
 }
@@ -530,6 +529,9 @@ on()
 serve_on()
 {
 	on "$1" ip addr add 10.99.0.2/24 dev eth0
+	# Whoever takes an address over tells all others.
+	on "$1" ip link set eth0 down
+	on "$1" ip link set eth0 up
 	printf '#!/bin/sh\nexec nsenter -t %s -n "%s" "$@"\n' "${machine[$1]}" "$real_exportd" >"$T/exportd.$1"
 	chmod +x "$T/exportd.$1"
 	EXPORTD=$T/exportd.$1
