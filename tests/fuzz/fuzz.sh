@@ -5,7 +5,7 @@
 #                                over new ones, from a fixed seed; two targets at a time
 # fuzz.sh long MINUTES [TARGET…] each target until it has had so many minutes of processor time; goes on where it was
 # fuzz.sh coverage [TARGET…]     which lines the inputs of `long` reach, file by file
-# fuzz.sh keep [TARGET…]         the shortest inputs of `long` that together reach as much become tests/fuzz/corpus
+# fuzz.sh keep [TARGET…]         those of these inputs that reach something which the first inputs do not: tests/fuzz/corpus
 #
 # A finding fails, and its input is kept: the path is told. Builds itself, in build-fuzz (coverage: build-fuzz-coverage), with
 # clang 14; see docs/FUZZING.md.
@@ -119,12 +119,20 @@ coverage()
 	done
 }
 
+# By the branches that they reach: how often each is taken would keep hundreds.
 keep()
 {
-	local target
+	local target f kept
 	for target; do
-		mkdir -p "$corpus/$target"
-		"build-fuzz/tests/fuzz/fuzz_$target" -merge=1 "$corpus/$target" "$long/$target" >/dev/null 2>&1 || return 1
+		kept=$work/kept/$target
+		mkdir -p "$kept" "$corpus/$target"
+		cp "$seeds/$target"/* "$kept"
+		"build-fuzz/tests/fuzz/fuzz_$target" -set_cover_merge=1 -use_counters=0 "$kept" "$long/$target" \
+			"$corpus/$target" >"$work/log" 2>&1 || { tail "$work/log" && return 1; }
+		rm -f "$corpus/$target"/*
+		for f in "$kept"/*; do
+			[ -e "$seeds/$target/${f##*/}" ] || cp "$f" "$corpus/$target"
+		done
 	done
 }
 

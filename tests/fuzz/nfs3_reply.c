@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The decoders of NFS replies, all procedures, with the RPC header before them. Input: the procedure, 1 byte;
- * a byte whose bit 0 says that data was placed by RDMA; how many bytes were, or were asked for, 2 bytes; the
- * reply.
+ * The decoders of NFS and NFSACL replies, all procedures, with the RPC header before them. Input: the
+ * procedure, 1 byte; a byte whose bit 0 says that data was placed by RDMA; how many bytes were, or were asked
+ * for, 2 bytes; the reply.
  */
+#include "acl.h"
 #include "dirpage.h"
 #include "nfs3.h"
 
@@ -147,6 +148,35 @@ static void try_list(struct xdr_reader *r, bool plus)
 		require(nfs3_list_next(&list, &entry) == -EBADMSG);
 }
 
+/* As the attribute that a program reads, and back. */
+static void check_acl(const struct acl *acl)
+{
+	static uint8_t value[4 + 8 * ACL_ENTRIES_MAX];
+	static struct acl again;
+	require(acl->count <= ACL_ENTRIES_MAX);
+	if (acl->count == 0)
+		return;
+	require(acl_valid(acl));
+	require(acl_wire_count(acl) >= acl->count);
+	ssize_t len = acl_to_xattr(acl, value, sizeof value);
+	require(len > 0 && (size_t)len <= sizeof value);
+	require(acl_from_xattr(&again, value, (size_t)len) == 0);
+	require(again.count == acl->count);
+	require(memcmp(again.entries, acl->entries, acl->count * sizeof *acl->entries) == 0);
+	require((acl_create_mode(acl, 0777) & ~0777u) == 0);
+	acl_is_mode(acl);
+}
+
+static void try_getacl(struct xdr_reader *r, uint32_t asked)
+{
+	static struct nfs3_getacl_res res;
+	if (nfs3_decode_getacl(r, asked, &res))
+		return;
+	check_post_attr(&res.attr);
+	check_acl(&res.access);
+	check_acl(&res.dflt);
+}
+
 /* The rest have nothing in them that a caller must be able to rely on. */
 static void try_others(struct xdr_reader *r, uint8_t proc)
 {
@@ -158,6 +188,7 @@ static void try_others(struct xdr_reader *r, uint8_t proc)
 		struct nfs3_fsinfo_res fsinfo;
 		struct nfs3_pathconf_res pathconf;
 		struct nfs3_commit_res commit;
+		struct nfs3_setacl_res setacl;
 	} res;
 	switch (proc) {
 	case NFSPROC3_SETATTR:
@@ -184,6 +215,9 @@ static void try_others(struct xdr_reader *r, uint8_t proc)
 		break;
 	case NFSPROC3_COMMIT:
 		nfs3_decode_commit(r, &res.commit);
+		break;
+	case NFSPROC3_SETACL:
+		nfs3_decode_setacl(r, &res.setacl);
 		break;
 	default: /* NULL */
 		break;
@@ -216,6 +250,9 @@ static void try_result(struct xdr_reader *r, uint8_t proc, uint32_t asked, uint3
 	case NFSPROC3_SYMLINK:
 	case NFSPROC3_MKNOD:
 		try_create(r);
+		break;
+	case NFSPROC3_GETACL:
+		try_getacl(r, asked);
 		break;
 	case NFSPROC3_READDIR:
 	case NFSPROC3_READDIRPLUS:

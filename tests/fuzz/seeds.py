@@ -144,6 +144,12 @@ def entries(plus):
     return out + u32(0, 1)
 
 
+def acl(default=0):
+    """USER_OBJ, USER 1000, GROUP_OBJ, MASK, OTHER, as NFSACL has them."""
+    entries = ((1, 0, 6), (2, 1000, 4), (4, 0, 4), (16, 0, 4), (32, 0, 0))
+    return u32(len(entries), len(entries)) + b"".join(u32(tag | default, owner, perm) for tag, owner, perm in entries)
+
+
 def nfs3_results():
     """Procedure, bytes asked for, result."""
     made = POST_FH + POST + WCC
@@ -154,6 +160,7 @@ def nfs3_results():
         (15, 0, POST + WCC), (16, 0, POST + u64(1) + entries(False)), (17, 0, POST + u64(1) + entries(True)),
         (18, 0, POST + 6 * u64(1 << 40) + u32(0)), (19, 0, POST + u32(*[65536] * 7) + u64(1 << 62) + u32(0, 1, 0x1B)),
         (20, 0, POST + u32(32000, 255, 1, 1, 0, 1)), (21, 0, WCC + u64(99)),
+        (22, 15, POST + u32(15) + acl() + acl(0x1000)), (23, 0, POST),
     )  # fmt: skip
 
 
@@ -334,6 +341,9 @@ def nfs3_calls():
     yield "readdirplus", (call(17, ROOT + u64(0) + u64(0) + u32(512, 4096)), call(17, FILE + u64(0) + u64(0) + u32(1, 1), xid=200))
     for proc in (18, 19, 20):
         yield f"fs{proc}", (call(proc, ROOT),)
+    acls = u32(15) + acl() + acl(0x1000)
+    yield "getacl", (call(1, ROOT + u32(15), program=100227), call(1, FILE + u32(3), program=100227, xid=200))
+    yield "setacl", (call(2, DIRECTORY + acls, program=100227), call(1, DIRECTORY + u32(15), program=100227, xid=200))
     for proc in range(6):
         path = opaque("/tmp") if proc in (1, 3) else b""
         yield f"mount{proc}", (call(proc, path, program=100005), call(2, b"", program=100005, xid=200))
@@ -378,6 +388,8 @@ MOUNTINFO = (
 def texts():
     for i, text in enumerate(OPTIONS):
         yield f"options{i}", 0, text
+        for j, option in enumerate(text.split(",")):
+            yield f"option{i}_{j}", 0, option
         yield f"command{i}", 2, f"server:/export\n/mnt\n-o\n{text}\n-f"
     for i, text in enumerate(SOURCES):
         yield f"source{i}", 1, text
@@ -385,6 +397,9 @@ def texts():
     yield "version", 2, "-V"
     for i, text in enumerate(MOUNTINFO):
         yield f"mountinfo{i}", 3, text
+    # linux/posix_acl_xattr.h: the version, then type, permissions and id of each entry.
+    entries = ((1, 6, -1), (2, 4, 1000), (4, 4, -1), (16, 4, -1), (32, 0, -1))
+    yield "acl", 4, struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *e) for e in entries)
 
 
 def main():
@@ -408,7 +423,7 @@ def main():
     for name, what in exportd():
         write("exportd", name, what)
     for name, which, text in texts():
-        write("text", name, bytes([which]) + text.encode())
+        write("text", name, bytes([which]) + (text.encode() if isinstance(text, str) else text))
 
 
 main()

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text that people and the kernel write: mount options, SERVER:/EXPORT, whole command lines, lines of
- * /proc/self/mountinfo. Input: which, 1 byte; the text, in which a newline separates the words of a command
- * line.
+ * What people and the kernel write: mount options, SERVER:/EXPORT, whole command lines, lines of
+ * /proc/self/mountinfo; ACLs as extended attributes. Input: which, 1 byte; the text, in which a newline
+ * separates the words of a command line.
  */
+#include "acl.h"
 #include "mountinfo.h"
 #include "options.h"
 
@@ -76,10 +77,19 @@ static void try_mountinfo(char *text)
 	free(path);
 }
 
+static void try_acl(const void *value, size_t len)
+{
+	static struct acl acl;
+	int err = acl_from_xattr(&acl, value, len);
+	require(err == 0 || err == -EINVAL || err == -EOPNOTSUPP || err == -E2BIG);
+	if (err == 0 && acl.count)
+		require(acl_valid(&acl));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	struct xdr_reader in = xdr_reader(data, len);
-	uint8_t kind = take_u8(&in) % 4;
+	uint8_t kind = take_u8(&in) % 5;
 	size_t n = xdr_left(&in);
 	char *text = malloc(n + 1), *err = calloc(1, OPTIONS_ERR_SIZE);
 	struct options *o = malloc(sizeof *o);
@@ -92,8 +102,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		try_source(text, o, err);
 	else if (kind == 2)
 		try_command_line(text, o, err);
-	else
+	else if (kind == 3)
 		try_mountinfo(text);
+	else
+		try_acl(text, n);
 	free(o);
 	free(err);
 	free(text);
