@@ -27,6 +27,9 @@ usage()
 		  integration  nfsrdma against nfsrdma-exportd: its promises, its errors, recovery, and real work in the mount
 		  integration-asan
 		               the same in small, built with sanitizers
+		  unit-tsan    the unit tests, built with ThreadSanitizer
+		  integration-tsan
+		               with it, what has most threads in it: lanes, recovery, locks, several mounts
 		  alloc        memory that READ and WRITE take, counted from outside
 		  counted      registrations, windows and doorbells that READ and WRITE take, counted at the device
 		  capture      what the wire carried, told by tshark
@@ -41,7 +44,7 @@ usage()
 	EOF
 }
 
-default_suites=(unit unit-asan faults lint conformance integration integration-asan alloc counted capture fuzz docs package trixie)
+default_suites=(unit unit-asan unit-tsan faults lint conformance integration integration-asan integration-tsan alloc counted capture fuzz docs package trixie)
 suites=("$@")
 [ $# -gt 0 ] || suites=("${default_suites[@]}")
 for suite in "${suites[@]}"; do
@@ -110,6 +113,11 @@ build()
 	return 1
 }
 
+build_tsan()
+{
+	build build-tsan -Db_sanitize=thread -Db_lundef=false
+}
+
 build_asan()
 {
 	build build-asan -Db_sanitize=address,undefined -Db_lundef=false
@@ -133,6 +141,11 @@ unit_asan()
 {
 	ASAN_OPTIONS=detect_leaks=1:halt_on_error=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 		unit build-asan unit-asan --suite unit
+}
+
+unit_tsan()
+{
+	unit build-tsan unit-tsan --suite unit -t 4
 }
 
 # lint_one NAME COMMAND…: a check that passes when the command does; what it prints is its reason.
@@ -272,6 +285,25 @@ integration_asan()
 	return "$status"
 }
 
+# A report does not stop the daemon that it is about.
+integration_tsan()
+{
+	local status=0 report
+	export BUILD=$PWD/build-tsan SCALE=small TIME_FACTOR=8 GROUP_PREFIX=tsan/ TSAN_OPTIONS=log_path=$LOGS/tsan.report
+	tests/integration/sharing.sh closed_files_are_seen_both_ways two_create_one_file fsx_across_two_mounts || status=1
+	tests/integration/recovery.sh server_killed_while_writing changed_verifier_sends_again two_slot_arena_nconnect \
+		lost_data_is_told_to_each_who_has_the_file_open terminated_daemon_ends_in_the_middle_of_things || status=1
+	tests/integration/locks.sh grants_by_callback grant_before_the_reply grant_crosses_cancel interrupted_wait restart_reclaims \
+		unlocked_while_it_is_reclaimed waits_go_on_after_a_restart locks_are_where_caches_meet || status=1
+	tests/integration/workload.sh --nfsrdma nconnect=4 many_names parallel_small_files || status=1
+	for report in "$LOGS"/tsan.report.*; do
+		[ -e "$report" ] || continue
+		result fail "tsan/${report##*.}" 0 "$(sed -n 's/^SUMMARY: //p' "$report" | head -1), see $report"
+		status=1
+	done
+	return "$status"
+}
+
 vm()
 {
 	local status=0
@@ -300,6 +332,9 @@ fi
 if wants '*-asan'; then
 	part build-asan build_asan || finish
 fi
+if wants '*-tsan'; then
+	part build-tsan build_tsan || finish
+fi
 not_twice=()
 wants faults && not_twice=(--no-suite faults)
 for suite in "${suites[@]}"; do
@@ -311,6 +346,8 @@ for suite in "${suites[@]}"; do
 	conformance) part conformance needs_fuse conformance tests/conformance/conformance.sh ;;
 	integration) part integration needs_fuse integration integration ;;
 	integration-asan) part integration-asan needs_fuse integration-asan eval '(integration_asan)' ;;
+	unit-tsan) part unit-tsan unit_tsan ;;
+	integration-tsan) part integration-tsan needs_fuse integration-tsan eval '(integration_tsan)' ;;
 	alloc) part alloc needs_fuse alloc tests/alloc/alloc.sh ;;
 	counted) part counted needs_fuse counted tests/counted/counted.sh ;;
 	capture) part capture needs_fuse capture tests/integration/capture.sh ;;
