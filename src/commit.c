@@ -130,8 +130,23 @@ static void sync_answered(struct op *op)
 		commit_want(op->lane, inode);
 }
 
+/* Of a file all of whose unstable data is one piece that was not sent yet, that goes stable at once: a small
+ * file needs no COMMIT. Under the file's lock. */
+static void send_stable(struct file_data *fd)
+{
+	const struct dirty *d = &fd->dirty;
+	struct dirty_range *fresh = d->fresh.first;
+	if (fresh && !fresh->next && !d->waiting.first && !d->flying.first && !d->kept.first &&
+	    !d->again.first)
+		write_buf_of(fresh)->sync = true; /* its lane reads it when it is told to send it */
+}
+
 void data_sync(struct op *op, struct inode *inode, op_resume_fn *resume)
 {
+	struct file_data *fd = &inode->data;
+	pthread_mutex_lock(&fd->lock);
+	send_stable(fd);
+	pthread_mutex_unlock(&fd->lock);
 	op->sync.inode = inode;
 	op->sync.resume = resume;
 	data_drain(op, inode, sync_answered);

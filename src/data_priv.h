@@ -26,7 +26,7 @@ struct write_buf {
 	atomic_uint pieces;	  /* of an origin: how many still use the memory */
 	size_t run_bytes;	  /* of an origin: what was taken of the arena */
 	bool stable;		  /* so far each answer said that it is stable already */
-	bool sync;		  /* asked to be */
+	bool sync;		  /* asked to be; under the file's lock while its range is FRESH */
 	bool heap;		  /* a piece that was cut off; not from the lane's preallocated ones */
 	bool gathering;		  /* in the lane's list of those that more may join */
 	bool posted;		  /* under the file's lock: its lane has been told to send it again */

@@ -60,6 +60,13 @@ import json, sys
 print(sum(lane["procs"][sys.argv[1]]["calls"] for lane in json.load(sys.stdin)["lanes"]))' "$1"
 }
 
+counter()
+{
+	"$STAT" "$mnt" --json | python3 -c '
+import json, sys
+print(sum(lane[sys.argv[1]][sys.argv[2]] for lane in json.load(sys.stdin)["lanes"]))' "$1" "$2"
+}
+
 # Write 4096 KiB in pieces of so many bytes; the WRITEs that come of it.
 writes_for()
 {
@@ -82,6 +89,52 @@ test_small_writes_are_gathered()
 	head -c 100000 "$T/in" >"$T/less"
 	mv "$T/less" "$T/in"
 	[ "$(writes_for 100)" -le 250 ] || fail "1000 pieces in more than a quarter as many WRITEs"
+}
+
+# What is written at one go and closed is stable with its WRITE; what has gone before needs a COMMIT.
+test_small_files_need_no_commit()
+{
+	local before i
+	serve_and_mount
+	before=$(nfs_calls COMMIT)
+	for i in 1 2 3 4 5; do
+		echo "$i" >"$mnt/file$i"
+	done
+	assert_eq "$(nfs_calls COMMIT)" "$before" "COMMITs after closing small files"
+	assert_eq "$(counter fuse kept_bytes)" 0 "bytes that are not stable after a close"
+	assert_eq "$(cat "$export"/file?)" $'1\n2\n3\n4\n5'
+}
+
+counter_is()
+{
+	[ "$(counter "$1" "$2")" = "$3" ]
+}
+
+# sync(2) does not reach us, and nobody closes the file.
+test_data_is_stable_by_itself()
+{
+	local holder
+	serve_and_mount commit=1
+	# In one process, for the end of any other that has the file open is a close.
+	python3 - "$mnt/file" "$T/written" "$T/go" <<-'EOF' &
+		import os, sys, time
+		fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+		os.write(fd, b"stable")
+		open(sys.argv[2], "w").close()
+		while not os.path.exists(sys.argv[3]):
+		    time.sleep(0.005)
+	EOF
+	holder=$!
+	wait_until 20 test -e "$T/written"
+	committed()
+	{
+		[ "$(nfs_calls COMMIT)" -ge 1 ]
+	}
+	wait_until 20 committed || fail "no COMMIT"
+	wait_until 20 counter_is fuse kept_bytes 0 || fail "kept after the COMMIT"
+	assert_eq "$(cat "$export/file")" stable
+	touch "$T/go"
+	wait "$holder"
 }
 
 # writer.py DIR: writes when $T/go is there and says so; then looks at what it has written, which needs the server.
@@ -143,13 +196,6 @@ test_sync_waits_for_the_server()
 	[ ! -e "$T/written" ] || fail "write(2) does not wait for the server"
 	start_exportd "$export" --no-root-squash
 	wait "$writer" || fail "the writer has seen something else"
-}
-
-counter()
-{
-	"$STAT" "$mnt" --json | python3 -c '
-import json, sys
-print(sum(lane[sys.argv[1]][sys.argv[2]] for lane in json.load(sys.stdin)["lanes"]))' "$1" "$2"
 }
 
 kept_at_least()
