@@ -371,6 +371,35 @@ test_soft_mount_gives_an_error()
 	wait_until 30 works || fail "the mount does not work again"
 }
 
+# What a soft mount has taken and cannot save is lost, but not in silence.
+test_soft_mount_tells_what_is_lost()
+{
+	serve_and_mount soft,timeo=5,retrans=1
+	python3 - "$mnt/file" "$T/ready" "$T/go" <<-'EOF' &
+		import errno, os, sys, time
+		fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+		open(sys.argv[2], "w").close()
+		while not os.path.exists(sys.argv[3]):
+		    time.sleep(0.005)
+		assert os.write(fd, b"lost") == 4
+		try:
+		    os.fsync(fd)
+		except OSError as e:
+		    assert e.errno == errno.EIO, e
+		else:
+		    raise AssertionError("fsync has found a server")
+		os.fsync(fd)
+		os.close(fd)
+	EOF
+	local writer=$!
+	wait_until 20 test -e "$T/ready"
+	kill_exportd
+	touch "$T/go"
+	wait_until 40 process_ended "$writer" || fail "fsync does not return"
+	wait "$writer" || fail "the writer saw something else"
+	restart_exportd
+}
+
 test_server_away_for_a_while()
 {
 	serve_and_mount
