@@ -16,6 +16,7 @@ struct stats_file {
 	size_t bytes;
 	char path[512]; /* "": there is no file */
 	char dir[256];
+	ino_t inode; /* its number: the name may become another's */
 };
 
 const char *stats_dir(unsigned int which, char *buf, size_t size)
@@ -63,7 +64,9 @@ static int make_file(struct stats_file *file)
 		file->path[0] = '\0';
 		return -errno;
 	}
-	int err = posix_fallocate(fd, 0, (off_t)file->bytes);
+	struct stat st;
+	int err = fstat(fd, &st) ? errno : posix_fallocate(fd, 0, (off_t)file->bytes);
+	file->inode = st.st_ino;
 	if (err) {
 		unlink(file->path);
 		file->path[0] = '\0';
@@ -136,11 +139,18 @@ int stats_publish(struct stats_file *file, unsigned int major, unsigned int mino
 	return err;
 }
 
+/* A daemon may outlive its mount, whose device number another mount then has, and with it this name. */
+static bool name_is_ours(const struct stats_file *file)
+{
+	struct stat st;
+	return file->path[0] && lstat(file->path, &st) == 0 && st.st_ino == file->inode;
+}
+
 void stats_remove(struct stats_file *file)
 {
 	if (!file)
 		return;
-	if (file->path[0])
+	if (name_is_ours(file))
 		unlink(file->path);
 	munmap(file->map, file->bytes);
 	free(file);

@@ -166,6 +166,34 @@ assert again >= 1 and sends == calls + again, (calls, sends, again)'
 	exec 9<&-
 }
 
+# Its device number is given to the next mount, and the name of its counters with it.
+test_a_daemon_that_outlives_its_mount()
+{
+	serve
+	mount_nfs "$export" "$mnt" commit=300
+	local first=$exportd_pid daemon device
+	daemon=$(daemon_pid "$mnt")
+	device=$(stat -c %d "$mnt")
+	python3 -c '
+import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+os.write(fd, bytes(100000))
+os.kill(int(sys.argv[2]), 19) # SIGSTOP
+os.kill(os.getpid(), 9)' "$mnt/file" "$first" || true
+	umount -l "$mnt" # without it, umount(8) asks the server first
+	! process_ended "$daemon" || fail "the daemon has not waited for the server"
+	mkdir "$T/export2" "$T/mnt2"
+	rdma_port='' tcp_port=''
+	start_exportd "$T/export2" --no-root-squash
+	mount_nfs "$T/export2" "$T/mnt2"
+	[ "$(stat -c %d "$T/mnt2")" = "$device" ] || skip "somebody else's mount has got the device number"
+	kill -CONT "$first"
+	wait_until 30 process_ended "$daemon" || fail "the daemon does not end"
+	"$STAT" "$T/mnt2" >/dev/null || fail "the counters of another mount are gone"
+	umount_nfs "$T/mnt2"
+	assert_eq "$(wc -c <"$export/file")" 100000 "what was saved after the unmount"
+}
+
 # Bytes that would break a format that does not look out, in a file that is otherwise a mount's; and a damaged one.
 test_formats_and_made_up_files()
 {
