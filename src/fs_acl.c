@@ -23,11 +23,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/xattr.h>
 
 #include <linux/xattr.h>
-
-static const struct acl no_acl;
 
 static void no_acls_any_more(void)
 {
@@ -73,15 +70,14 @@ static void on_getacl(struct op *op, int err, struct xdr_reader *results)
 	op_run_put(op);
 	if (!err && res.attr.present)
 		verdict = inode_take_attr(inode, &res.attr.attr, op->submitted_ns, lane_now(op->lane));
-	if (!err && verdict < 0)
-		err = verdict;
+	if (!err)
+		err = fs_unasked(inode, verdict);
 	if (!err && !has_none(&res))
 		err = nfs3_errno(res.status);
 	if (err) {
 		op->acls.then(op, err, NULL);
 		return;
 	}
-	fs_verdict(inode, verdict);
 	if (acl_is_mode(&res.access))
 		res.access.count = 0;
 	if (verdict != ATTR_DISCARDED)
@@ -150,9 +146,9 @@ static void on_acl_to_get(struct op *op, int err, const struct nfs3_getacl_res *
 {
 	struct xattr *x = op_state(op, struct xattr);
 	char value[sizeof(uint32_t) + ACL_ENTRIES_MAX * sizeof(struct acl_entry)];
-	const struct acl *acl = err ? &no_acl : x->dflt ? &acls->dflt : &acls->access;
+	const struct acl *acl = err ? NULL : x->dflt ? &acls->dflt : &acls->access;
 
-	if (!err && acl->count == 0)
+	if (acl && acl->count == 0)
 		err = -ENODATA;
 	if (err)
 		op_reply_err(op, xattr_error(err));

@@ -89,8 +89,7 @@ int fs_verdict(struct inode *inode, int verdict)
 	return 0;
 }
 
-/* What a reply other than the kernel's own question has brought, the kernel has yet to hear. */
-static int unasked(struct inode *inode, int verdict)
+int fs_unasked(struct inode *inode, int verdict)
 {
 	if (verdict == ATTR_RIGHTS)
 		notify_inval_attr(the_mount->notify, inode);
@@ -99,12 +98,12 @@ static int unasked(struct inode *inode, int verdict)
 
 int fs_take(struct op *op, struct inode *inode, const struct nfs3_post_attr *attr)
 {
-	return unasked(inode, inode_take_post_attr(inode, attr, op->submitted_ns, lane_now(op->lane)));
+	return fs_unasked(inode, inode_take_post_attr(inode, attr, op->submitted_ns, lane_now(op->lane)));
 }
 
 int fs_changed(struct op *op, struct inode *inode, const struct nfs3_wcc *wcc)
 {
-	return unasked(inode, inode_change_end(inode, wcc, op->submitted_ns, lane_now(op->lane)));
+	return fs_unasked(inode, inode_change_end(inode, wcc, op->submitted_ns, lane_now(op->lane)));
 }
 
 double fs_entry_timeout(struct inode *dir, bool negative)

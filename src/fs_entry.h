@@ -33,6 +33,8 @@ void fs_give(struct op *op, struct inode *inode);
 /* What came of attributes: tells the kernel when others have changed a file's contents. Returns 0
  * or -ESTALE. */
 int fs_verdict(struct inode *inode, int verdict);
+/* The same for attributes that the kernel has not asked for: it is told of another mode or owner, too. */
+int fs_unasked(struct inode *inode, int verdict);
 /* post_op_attr and wcc_data of the op's latest RPC. */
 int fs_take(struct op *op, struct inode *inode, const struct nfs3_post_attr *attr);
 int fs_changed(struct op *op, struct inode *inode, const struct nfs3_wcc *wcc); /* NULL: unknown */

@@ -51,6 +51,7 @@ server_clock_ticks()
 	[ "$(stat -c %.9Z "$export/.tick")" != "$(stat -c %.9Z "$1")" ]
 }
 
+limits[set_get_and_remove]=180
 test_set_get_and_remove()
 {
 	serve_and_mount
@@ -92,6 +93,7 @@ test_set_get_and_remove()
 	assert_eq "$(facl get-default "$mnt/dir") $(facl get-default "$export/dir")" "none none"
 }
 
+limits[what_cannot_be_set]=180
 test_what_cannot_be_set()
 {
 	serve_and_mount
@@ -150,6 +152,7 @@ rights()
 
 # Each ACL on a file of root's, in the mount and in the server's directory beside it. Linux does not look at an ACL whose mask
 # is empty: who is named is one of the others then.
+limits[who_wins]=180
 test_who_wins()
 {
 	serve_and_mount
@@ -257,12 +260,14 @@ default_acls_and_umask()
 	done
 }
 
+limits[default_acls_and_umask]=180
 test_default_acls_and_umask()
 {
 	serve_and_mount
 	default_acls_and_umask
 }
 
+limits[on_a_tmpfs]=180
 test_on_a_tmpfs()
 {
 	export=$T/export
@@ -449,6 +454,7 @@ has_entries()
 }
 
 # What people use: coreutils, rsync, and the programs of the package acl.
+limits[programs]=180
 test_programs()
 {
 	serve_and_mount
