@@ -145,6 +145,11 @@ test_own_recovery_rxe()
 	in_guest own_tests recovery
 }
 
+test_acl()
+{
+	in_guest own_tests acl
+}
+
 test_softiwarp_to_knfsd_siw()
 {
 	in_guest softiwarp_to_knfsd_siw
