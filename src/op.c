@@ -627,7 +627,8 @@ static void each_second(struct lane_timer *timer)
 	struct lane *lane = (struct lane *)((char *)timer - offsetof(struct lane, ops_timer));
 	watch_calls(lane);
 	if (lane->mount->inodes)
-		stats_header(lane->mount->stats)->inodes = inode_count(lane->mount->inodes);
+		__atomic_store_n(&stats_header(lane->mount->stats)->inodes, inode_count(lane->mount->inodes),
+				 __ATOMIC_RELAXED); /* any lane's look */
 	if (!lane->ops_busy)
 		return;
 	look_for_killed(lane);

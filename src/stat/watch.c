@@ -36,8 +36,8 @@ struct view {
 	double history[SERIES_COUNT][HISTORY];
 	unsigned int nhistory; /* samples taken; the i-th lies at i % HISTORY */
 	bool utf8;
-	bool gone; /* unmounted: the file has no name any more */
-	int row;   /* the next to draw on */
+	const char *gone; /* why nobody writes to the file any more, or NULL */
+	int row;	  /* the next to draw on */
 };
 
 static volatile sig_atomic_t ended_by;
@@ -247,7 +247,7 @@ static void draw(struct view *v)
 	     h->memreg, human_bytes((double)v->now.total.fmrpool.arena_bytes_used),
 	     human_bytes((double)v->now.total.fuse.kept_bytes));
 	if (v->gone)
-		line(v, "unmounted");
+		line(v, "%s", v->gone);
 	draw_oldest(v);
 	v->row++;
 	graph(v, SERIES_READ, "read", rate_text);
@@ -280,7 +280,10 @@ static int look(int fd, struct view *v, char *err)
 	v->now = old;
 	if (snapshot_take(fd, &v->now, err))
 		return -1;
-	v->gone = fstat(fd, &st) == 0 && st.st_nlink == 0;
+	if (fstat(fd, &st) == 0 && st.st_nlink == 0)
+		v->gone = "unmounted";
+	else if (snapshot_is_stale(&v->now))
+		v->gone = "the daemon of this mount has ended";
 	v->have_before = !first;
 	if (first)
 		return 0;
@@ -371,7 +374,7 @@ int watch(int fd, unsigned int interval_s)
 	if (error)
 		fprintf(stderr, "nfsrdma-stat: %s\n", err);
 	else if (v.gone)
-		fprintf(stderr, "nfsrdma-stat: unmounted\n");
+		fprintf(stderr, "nfsrdma-stat: %s\n", v.gone);
 	if (ended_by) {
 		signal(ended_by, SIG_DFL);
 		raise(ended_by);

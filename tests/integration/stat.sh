@@ -130,11 +130,13 @@ for number, p in enumerate(json.load(sys.stdin)["procs"].values()):
 	exec 9<&-
 }
 
+limits[counts_are_the_servers_and_the_wires]=150
 test_counts_are_the_servers_and_the_wires()
 {
 	counts_agree ""
 }
 
+limits[counts_are_the_servers_and_the_wires_nconnect]=150
 test_counts_are_the_servers_and_the_wires_nconnect()
 {
 	counts_agree nconnect=4
@@ -195,6 +197,7 @@ os.kill(os.getpid(), 9)' "$mnt/file" "$first" || true
 }
 
 # Bytes that would break a format that does not look out, in a file that is otherwise a mount's; and a damaged one.
+limits[formats_and_made_up_files]=150
 test_formats_and_made_up_files()
 {
 	serve
@@ -311,6 +314,7 @@ idle()
 	wait "$busy_pid" || true
 }
 
+limits[watch]=150
 test_watch()
 {
 	serve
@@ -319,12 +323,12 @@ test_watch()
 	local case
 	for case in updates_in_place any_size without_utf8 signals; do
 		echo "-- $case"
-		timeout 50 python3 "$here/watch.py" $case "$STAT" "$mnt" || fail "$case"
+		timeout $((50 * ${TIME_FACTOR:-1})) python3 "$here/watch.py" $case "$STAT" "$mnt" || fail "$case"
 	done
 	assert_eq "$("$STAT" "$mnt" --watch 2>&1 </dev/null | cat)" \
 		"nfsrdma-stat: --watch needs a terminal; --json and --prometheus do not" "--watch without a terminal"
 	idle
-	timeout 50 python3 "$here/watch.py" unmounted "$STAT" "$mnt" "umount $mnt" || fail "at the unmount"
+	timeout $((50 * ${TIME_FACTOR:-1})) python3 "$here/watch.py" unmounted "$STAT" "$mnt" "umount $mnt" || fail "at the unmount"
 }
 
 # mount_and_stay OPTIONS: a mount whose daemon stays in the foreground, so that what it says comes to $T/said.
@@ -341,6 +345,7 @@ says()
 }
 
 # The server is stopped: the counters are there, the call that hangs is named, by the reader and in the log.
+limits[a_server_that_does_not_answer]=150
 test_a_server_that_does_not_answer()
 {
 	serve
@@ -359,7 +364,7 @@ sys.exit(not (call and call["age_ns"] > 10**9 and call["procedure"] and lane["rp
 	}
 	wait_until 30 names_the_call || fail "the call that hangs is not named: $(timeout 10 "$STAT" "$mnt")"
 	timeout 10 "$STAT" "$mnt" | grep -q 'waits for an answer: [A-Z]*, XID 0x' || fail "the table does not name it"
-	timeout 50 python3 "$here/watch.py" hanging "$STAT" "$mnt" || fail "the view does not name it"
+	timeout $((50 * ${TIME_FACTOR:-1})) python3 "$here/watch.py" hanging "$STAT" "$mnt" || fail "the view does not name it"
 	wait_until 30 says 'lane 0: [A-Z]* (XID 0x[0-9a-f]*) without an answer for [0-9]* s: .*nfsrdma-' ||
 		fail "the watchdog is silent: $(cat "$T/said")"
 	kill -CONT "$exportd_pid"
@@ -394,7 +399,7 @@ test_the_probes_are_there()
 	[ -e /usr/include/sys/sdt.h ] || [ -n "$(find /usr/include/*/sys/sdt.h 2>/dev/null)" ] || skip "built without <sys/sdt.h>"
 	local probe
 	readelf -n "$NFSRDMA" >"$T/notes"
-	sed -n 's/^.*usdt:\*:nfsrdma:\([a-z_]*\).*/\1/p' "$source_dir"/contrib/trace/*.bt | sort -u >"$T/used"
+	sed -n 's/^.*usdt:[^:]*:nfsrdma:\([a-z_]*\).*/\1/p' "$source_dir"/contrib/trace/*.bt | sort -u >"$T/used"
 	[ "$(wc -l <"$T/used")" -ge 4 ] || fail "contrib/trace uses hardly any probe"
 	while read -r probe; do
 		grep -q "Name: $probe\$" "$T/notes" || fail "contrib/trace uses the probe $probe, which is not in the program"

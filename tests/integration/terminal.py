@@ -12,6 +12,9 @@ import struct
 import termios
 import time
 
+# Where everything is slow, waiting takes longer.
+TIME_FACTOR = int(os.environ.get("TIME_FACTOR", "1"))
+
 CSI = re.compile(r"\x1b\[([?>]?)([0-9;]*)([@-~])")
 OTHER = re.compile(r"\x1b[()][0-9A-B]|\x1b[=>78M]")
 
@@ -192,7 +195,7 @@ class Terminal:
 
     def wait_for(self, what, seconds=30):
         """Until what(screen) holds."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * TIME_FACTOR
         while not what(self.screen):
             if time.monotonic() > end:
                 raise TimeoutError(f"the screen does not come to be as it should:\n{self.screen.text()}")
@@ -203,7 +206,7 @@ class Terminal:
 
     def wait_end(self, seconds=30):
         """Its wait status."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * TIME_FACTOR
         while self.status is None:
             if time.monotonic() > end:
                 raise TimeoutError("it does not end")

@@ -100,15 +100,4 @@ def hanging():
     assert t.wait_end() == 0
 
 
-def show():
-    """Its argument: after how many seconds of work the screen is printed."""
-    t = start(34, 100)
-    t.wait_for(shows_work)
-    bars = int(sys.argv[4])
-    t.wait_for(lambda s: len(re.findall("[▁▂▃▄▅▆▇█]", next(line for line in s.lines() if line.startswith("RPCs")))) >= bars, 100)
-    print(t.screen.text().rstrip())
-    t.type("q")
-    t.wait_end()
-
-
 globals()[sys.argv[1]]()
