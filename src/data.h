@@ -8,7 +8,7 @@
  * named: no RPC, no reply and no other lock is waited for while it is held.
  *
  * Ordering on one file (servers run RPCs in any order): never two overlapping WRITEs in flight; a SETATTR of
- * the size waits for the WRITEs beyond the new end and holds later ones back; what must be sent again because
+ * the size waits for all WRITEs and holds later ones back; what must be sent again because
  * the server's verifier changed never overwrites newer bytes.
  */
 #ifndef DATA_H
@@ -65,9 +65,10 @@ void data_forget_open_files(void);
 
 /* ---- for the operations on attributes ---- */
 
-/* Before a SETATTR of the size: waits for WRITEs beyond new_size and holds back later ones, then calls resume
- * (perhaps at once). The op runs to its end from here on. Pair with data_truncate_end(). */
-void data_truncate_begin(struct op *op, struct inode *inode, uint64_t new_size, op_resume_fn *resume);
+/* Before a SETATTR of the size: waits for all WRITEs and holds back later ones, then calls resume (perhaps at
+ * once). Those below the new size, too: what their answers say of the size would be taken for the newer word,
+ * see attr_change_end(). The op runs to its end from here on. Pair with data_truncate_end(). */
+void data_truncate_begin(struct op *op, struct inode *inode, op_resume_fn *resume);
 /* After the SETATTR's reply, before the reply to the kernel. done: the server has cut or extended the file,
  * so what is kept beyond new_size will never be sent again. */
 void data_truncate_end(struct op *op, struct inode *inode, uint64_t new_size, bool done);

@@ -648,11 +648,11 @@ void data_drain(struct op *op, struct inode *inode, op_resume_fn *resume)
 
 /* ---- truncation ---- */
 
-void data_truncate_begin(struct op *op, struct inode *inode, uint64_t new_size, op_resume_fn *resume)
+void data_truncate_begin(struct op *op, struct inode *inode, op_resume_fn *resume)
 {
 	struct file_data *fd = &inode->data;
 	op->run_to_end = true;
-	op->truncation.range = (struct dirty_range){.offset = new_size, .len_bytes = DIRTY_TO_END};
+	op->truncation.range = (struct dirty_range){.offset = 0, .len_bytes = DIRTY_TO_END};
 	op->truncation.resume = resume;
 	pthread_mutex_lock(&fd->lock);
 	bool flies = dirty_add(&fd->dirty, &op->truncation.range);

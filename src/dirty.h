@@ -30,7 +30,7 @@ enum dirty_state {
 	DIRTY_IDLE,    /* in no file */
 	DIRTY_FRESH,   /* its writer has been answered; not sent yet, so that more can join it */
 	DIRTY_WAITING, /* overlaps one that flies, or one that waits before it */
-	DIRTY_FLYING,  /* sent, not answered; or a SETATTR of the size, which flies over [size, end) */
+	DIRTY_FLYING,  /* sent, not answered; or a SETATTR of the size, which flies over all of the file */
 	DIRTY_KEPT,    /* answered UNSTABLE: the bytes are kept */
 	DIRTY_AGAIN,   /* the server may have lost it: to be sent again by the lane that owns the memory */
 };

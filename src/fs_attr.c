@@ -172,7 +172,7 @@ static void setattr_synced(struct op *op)
 	struct setattr *s = op_state(op, struct setattr);
 
 	if (s->attr.set_size)
-		data_truncate_begin(op, s->g.inode, s->attr.size, setattr_send);
+		data_truncate_begin(op, s->g.inode, setattr_send);
 	else
 		setattr_send(op);
 }

@@ -7,7 +7,8 @@
         client sends (a few calls, or some data) is with the probability LOSS the last of its connection. On SIGTERM it says how
         many connections there were, and how many it has cut.
     soak.py load DIR SECONDS SEED OUT
-        works in DIR and checks all that it reads. No single call may take longer than MAX_CALL_S. Writes to OUT what it did.
+        works in DIR and checks all that it reads. No single call may take longer than MAX_CALL_S, not counting what a process
+        that only sleeps had to wait for the processor meanwhile. Writes to OUT what it did.
     soak.py watch SECONDS OUT PID...
         notes each second descriptors, threads and resident KiB of the processes.
     soak.py judge OUT
@@ -88,6 +89,17 @@ def relay(server_port, port_file, loss, seed):
 
 # ---- the load ----
 
+stalled = multiprocessing.Value("d", 0.0)  # seconds, ever, that a process which only sleeps came too late
+
+
+def feel_stalls():
+    while True:
+        begun = time.monotonic()
+        time.sleep(0.05)
+        late = time.monotonic() - begun - 0.05
+        if late > 0.1:
+            stalled.value += late
+
 
 class Worker:
     """One process: steps at random until the time is over; each call is timed."""
@@ -99,9 +111,9 @@ class Worker:
         self.do(os.mkdir, self.dir)
 
     def do(self, call, *args):
-        begun = time.monotonic()
+        begun, before = time.monotonic(), stalled.value
         result = call(*args)
-        took = time.monotonic() - begun
+        took = time.monotonic() - begun - (stalled.value - before)
         self.calls += 1
         if took > self.slowest:
             self.slowest, self.slowest_name = took, call.__name__
@@ -279,12 +291,14 @@ def work(kind, directory, number, seed, seconds, results):
 
 def load(directory, seconds, seed, out):
     results = multiprocessing.Queue()
+    multiprocessing.Process(target=feel_stalls, daemon=True).start()
     for number, kind in enumerate(KINDS):
         multiprocessing.Process(target=work, args=(kind, directory, number, int(seed), float(seconds), results), daemon=True).start()
     said = [results.get(timeout=float(seconds) + 20 * MAX_CALL_S) for _ in KINDS]
     with open(out, "w") as f:
         for kind, number, calls, slowest, name, why in sorted(said, key=lambda s: s[1]):
             print(f"{kind} {number}: {calls} calls, the slowest {slowest:.2f} s ({name}){'; FAILED: ' + why if why else ''}", file=f)
+        print(f"the machine itself stood still for {stalled.value:.1f} s in all", file=f)
     sys.exit(1 if any(s[5] for s in said) else 0)
 
 

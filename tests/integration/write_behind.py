@@ -197,6 +197,61 @@ def exclusive_create_sent_twice():
         fails_with(errno.EEXIST, os.open, mount.path("file"), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
 
+class Reordering(Server):
+    """Answers a WRITE after the SETATTR that came behind it, or a second later when none comes."""
+
+    hold = False
+
+    def write(self, args):
+        body = super().write(args)
+        if self.hold:
+            self.held = True
+        return body
+
+    held = False
+
+
+class ReorderingPeer(RdmaPeer):
+    def __init__(self, server, sock):
+        super().__init__(server, sock)
+        self.sending, self.kept = threading.RLock(), []
+
+    def flush(self):
+        with self.sending:
+            kept, self.kept = self.kept, []
+            for message in kept:
+                super().send(message)
+
+    def send(self, message):
+        with self.sending:
+            if self.server.held:
+                self.server.held = False
+                self.kept.append(message)
+                threading.Timer(1, self.flush).start()
+                return
+            super().send(message)
+            if self.server.log[-1][0] == "setattr":
+                self.flush()
+
+
+def write_answered_after_a_truncation():
+    """What it says of the size is not the last word."""
+    import scripted_server
+
+    scripted_server.RdmaPeer = ReorderingPeer
+    server = Reordering()
+    server.make(server.root, b"file", REG, 0o666, bytes(200000))
+    with mounted(server) as mount:
+        fd = os.open(mount.path("file"), os.O_RDWR)
+        server.hold = True
+        os.pwrite(fd, b"x" * 65536, 0)  # of wsize: it leaves at once
+        eventually(20, lambda: server.calls["write"] > 0, "no WRITE comes")
+        os.ftruncate(fd, 100000)
+        equal(os.fstat(fd).st_size, 100000, "the size after the truncation")
+        server.hold = False
+        os.close(fd)
+
+
 class Silent(Server):
     """At some time it stops answering WRITEs, though its connections stay."""
 

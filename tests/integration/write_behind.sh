@@ -42,6 +42,11 @@ test_exclusive_create_sent_twice()
 	server exclusive_create_sent_twice
 }
 
+test_write_answered_after_a_truncation()
+{
+	server write_answered_after_a_truncation
+}
+
 test_unsaved_files_are_named()
 {
 	server unsaved_files_are_named
