@@ -64,7 +64,7 @@ struct lane {
 	struct incoming incoming;
 
 	/* op.c */
-	uint64_t answered_ns; /* the server was last heard of */
+	atomic_uint_fast64_t answered_ns; /* when a call was last answered; main() reads it, too */
 	struct op *ops;
 	unsigned int nops, nops_own;
 	unsigned int ops_busy;

@@ -296,13 +296,14 @@ static int wait_for_end(int signal_fd, int ended_fd, int timeout_ms)
 	return read(signal_fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo : 0;
 }
 
-/* Answers of the server, ever. Lanes count without locks; what matters is only whether there are more. */
-static uint64_t answers(const struct nfs_mount *mount)
+/* When the server was last heard of, but not before since_ns. */
+static uint64_t last_answer_ns(const struct nfs_mount *mount, uint64_t since_ns)
 {
-	uint64_t n = 0;
-	for (unsigned int i = 0; i < mount->nlanes; i++)
-		n += mount->lanes[i]->stats->rpcrdma.replies;
-	return n;
+	for (unsigned int i = 0; i < mount->nlanes; i++) {
+		uint64_t ns = atomic_load_explicit(&mount->lanes[i]->answered_ns, memory_order_relaxed);
+		since_ns = ns > since_ns ? ns : since_ns;
+	}
+	return since_ns;
 }
 
 /* What is not saved is lost, and the log says what it is. */
@@ -324,7 +325,7 @@ static _Noreturn void give_up(struct nfs_mount *mount, const char *why)
 static void drain(struct nfs_mount *mount, int signal_fd)
 {
 	uint64_t patience_ns = (opts.retrans + 1u) * opts.timeo * UINT64_C(100000000);
-	uint64_t had = answers(mount), since_ns = lane_clock_ns();
+	uint64_t begun_ns = lane_clock_ns();
 	for (;;) {
 		/* The joiner's word, or a lane's about the unmount that a signal began. */
 		int sig = wait_for_end(signal_fd, mount->ended_fd, 250);
@@ -332,11 +333,7 @@ static void drain(struct nfs_mount *mount, int signal_fd)
 			return;
 		if (sig)
 			give_up(mount, strsignal(sig));
-		uint64_t now_ns = lane_clock_ns(), has = answers(mount);
-		if (has != had)
-			since_ns = now_ns;
-		had = has;
-		if (now_ns - since_ns >= patience_ns)
+		if (lane_clock_ns() >= last_answer_ns(mount, begun_ns) + patience_ns)
 			give_up(mount, "unmounted, and the server does not answer");
 	}
 }

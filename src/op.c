@@ -329,7 +329,9 @@ static void on_done(struct rpcrdma_call *call)
 		err = -EOPNOTSUPP;
 	if (err == -EBADMSG || err == -EPROTONOSUPPORT)
 		err = -EIO;
-	op->lane->now_ns = op->lane->answered_ns = lane_clock_ns();
+	op->lane->now_ns = lane_clock_ns();
+	if (!call->status)
+		atomic_store_explicit(&op->lane->answered_ns, op->lane->now_ns, memory_order_relaxed);
 	count_reply(op, err, &results);
 	op->phase = OP_RUNNING;
 	op->in_done = true;
@@ -416,7 +418,7 @@ void op_park(struct op *op, op_resume_fn *resume)
 
 bool ops_stalled(const struct lane *lane)
 {
-	return lane->now_ns - lane->answered_ns >= SECOND_NS;
+	return lane->now_ns - atomic_load_explicit(&lane->answered_ns, memory_order_relaxed) >= SECOND_NS;
 }
 
 void ops_serve_waiters(struct lane *lane)
