@@ -395,7 +395,7 @@ def verifier_that_changes_once():
         os.write(fd, data)
         server.silent = {"commit"}
         syncing = Doing(os.fsync, fd)
-        eventually(20, lambda: server.calls["commit"], "no COMMIT")
+        eventually(60, lambda: server.calls["commit"], "no COMMIT")
         with server.lock:
             server.verf = b"restart!"
             node = server.root.names[b"file"]
@@ -463,7 +463,7 @@ def silence_at_every_procedure():
         server.silent_once = {procedure}
         began = clock.seconds
         doing = Doing(next, steps, None)
-        eventually(20, lambda: server.xids[procedure], f"{procedure} is not called")
+        eventually(60, lambda: server.xids[procedure], f"{procedure} is not called")
         clock.run_until(doing.is_done, procedure, 2)
         equal(name_of(doing.outcome), "success", procedure)
         check(clock.seconds >= began + 60, f"{procedure}: sent again after {clock.seconds - began} s")
@@ -503,7 +503,7 @@ def silence_for_a_soft_mount():
             equal(name_of(reading.outcome), error, f"read with {options}")
             server.silent = set()
             with clock.running():
-                eventually(20, lambda: outcome(os.pread, fd, 100, 0) == 0, "the mount does not work again")
+                eventually(60, lambda: outcome(os.pread, fd, 100, 0) == 0, "the mount does not work again")
             os.close(fd)
         was_sent_once_on_each_connection(server)
 

@@ -124,6 +124,7 @@ test_every_status_of_pathconf_is_done_without()
 	fault statuses_of_pathconf
 }
 
+limits[jukebox_for_ten_seconds_is_waited_out]=240
 test_jukebox_for_ten_seconds_is_waited_out()
 {
 	fault put_off_for_ten_seconds
@@ -154,11 +155,13 @@ test_verifier_that_changes_at_every_write_ends_in_eio()
 	fault verifier_that_changes_at_every_write
 }
 
+limits[silence_at_every_procedure_sends_again]=240
 test_silence_at_every_procedure_sends_again()
 {
 	fault silence_at_every_procedure
 }
 
+limits[silence_for_an_hour_is_no_error_on_a_hard_mount]=240
 test_silence_for_an_hour_is_no_error_on_a_hard_mount()
 {
 	fault silence_for_an_hour
@@ -169,6 +172,7 @@ test_silence_is_an_error_on_a_soft_mount()
 	fault silence_for_a_soft_mount
 }
 
+limits[replies_cut_short_at_every_word_are_eio]=240
 test_replies_cut_short_at_every_word_are_eio()
 {
 	fault replies_cut_short

@@ -173,7 +173,7 @@ class Connection:
             self.attacked = True
             self.client.sendall(fpdu(ulpdu))
 
-    def verdict(self, limit_s=20):
+    def verdict(self, limit_s=60):
         if not self.over.wait(limit_s):
             return Verdict(None, self.read_response_bytes)
         return Verdict(self.terminate, self.read_response_bytes)
