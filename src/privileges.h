@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What the daemon may do, and how the kernel treats it when memory is short. Once, by main(), when the
- *command line is understood and before there is any thread: threads inherit it.
+ * command line is understood and before there is any thread: threads inherit it.
  *
  * Mounted by root, it keeps these capabilities and no others, and can get none back (no_new_privs):
  *

@@ -4,7 +4,7 @@
  * does everything (connects, registers, mounts) and says through a pipe how it went; the parent stays in
  * front until then, prints the line and exits with the status, so that mount(8), systemd and a person at a
  * terminal learn the truth. Who waits long hears meanwhile which step it is; the service manager hears it,
- *and the end, through sdnotify.h.
+ * and the end, through sdnotify.h.
  *
  *	start_begin(foreground);             the parent does not return from here
  *	start_step("connecting to %s", ...); as often as there is something new
