@@ -93,12 +93,13 @@ enum nfsacl_proc {
 #define NFSACL_ENTRY_BYTES 12 /* type, id, permissions */
 #define NFSACL_DEFAULT 0x1000 /* in the types of a default ACL */
 
-enum nfsacl_mask { /* what a call is about, and what a reply holds */
-		   NFSACL_ACCESS = 1,
-		   NFSACL_ACCESS_COUNT = 2,
-		   NFSACL_DFLT = 4,
-		   NFSACL_DFLT_COUNT = 8,
-		   NFSACL_MASK_ALL = 15,
+/* What a call is about, and what a reply holds. */
+enum nfsacl_mask {
+	NFSACL_ACCESS = 1,
+	NFSACL_ACCESS_COUNT = 2,
+	NFSACL_DFLT = 4,
+	NFSACL_DFLT_COUNT = 8,
+	NFSACL_MASK_ALL = 15,
 };
 
 enum nfs3_type {
