@@ -18,8 +18,9 @@
 
 /* Also asks the kernel not to choose this process when memory is short (whoever uses the mount would hang or
  * get errors, and unsaved data would be lost), and not to let it wait, when it needs memory itself, for file
- * data that only it can write (PR_SET_IO_FLUSHER, Linux 5.6). Both need a right that not everyone has, and
- * are left out then. 0, or -errno: the capabilities could not be dropped. */
+ * data that only it can write (PR_SET_IO_FLUSHER, Linux 5.6), and for as much locked memory as there is. All
+ * that needs rights that not everyone has, and is left out then. 0, or -errno: the capabilities could not be
+ * dropped. */
 int privileges_drop(void);
 
 #endif

@@ -664,6 +664,7 @@ test_rights_of_the_daemon()
 	done
 	if [ $((may >> 24 & 1)) = 1 ]; then # CAP_SYS_RESOURCE
 		assert_eq "$(cat "/proc/$pid/oom_score_adj")" -900 oom_score_adj
+		assert_eq "$(awk '/^Max locked memory/ {print $4}' "/proc/$pid/limits")" unlimited "limit of locked memory"
 	fi
 	echo x >"$mnt/file"
 	chown 64531 "$mnt/file"

@@ -338,7 +338,7 @@ row_ipv6()
 declare -A not_against_knfsd=(
 	[semantics]='nconnect_4|mounted_by_an_ordinary_user|lanes_that_cannot_start|fstab|ipv6'
 	[sharing]=export_contains_its_own_mount
-	[recovery]='two_slot_arena.*|terminated_daemon_ends_in_the_middle_of_things'
+	[recovery]='two_slot_arena.*|terminated_daemon_ends_in_the_middle_of_things|server_that_stops_answering|network_that_drops_everything|address_that_moves'
 	[acl]='on_a_tmpfs|a_server_without_nfsacl|a_server_that_no_longer_has_nfsacl|programs'
 )
 # And those that make a row short enough for SCALE=ci.
