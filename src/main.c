@@ -322,7 +322,7 @@ static _Noreturn void give_up(struct nfs_mount *mount, const char *why)
 /* After the unmount. A mount that waits for its server as long as it takes does so for those who use it. Now
  * there is nobody, and what is left to do is done if the server answers within the time after which a soft
  * mount would have given up. */
-static void drain(struct nfs_mount *mount, int signal_fd)
+static void drain(struct nfs_mount *mount, int signal_fd, bool told_to_end)
 {
 	uint64_t patience_ns = (opts.retrans + 1u) * opts.timeo * UINT64_C(100000000);
 	uint64_t begun_ns = lane_clock_ns();
@@ -331,8 +331,14 @@ static void drain(struct nfs_mount *mount, int signal_fd)
 		int sig = wait_for_end(signal_fd, mount->ended_fd, 250);
 		if (!sig && atomic_load(&joined))
 			return;
-		if (sig)
+		if (sig && told_to_end)
 			give_up(mount, strsignal(sig));
+		if (sig) { /* as when a machine goes down: file systems first, then whoever still runs */
+			told_to_end = true;
+			log_info("%s: %s: unmounted already; what is not saved is being saved, a second "
+				 "signal gives it up",
+				 mount->mountpoint, strsignal(sig));
+		}
 		if (lane_clock_ns() >= last_answer_ns(mount, begun_ns) + patience_ns)
 			give_up(mount, "unmounted, and the server does not answer");
 	}
@@ -353,7 +359,7 @@ static int serve(struct nfs_mount *mount, int signal_fd)
 		end_lanes(mount);
 		return START_OK;
 	}
-	drain(mount, signal_fd);
+	drain(mount, signal_fd, sig != 0);
 	pthread_join(joiner, NULL);
 	return START_OK;
 }

@@ -99,9 +99,10 @@ static int connect_first(struct lane *lane, const struct setup_choice *choice,
 		lane_turn(lane);
 	if (connecting.up)
 		return 0;
-	snprintf(err, SETUP_ERR_SIZE, "server %s at %s: cannot connect: %s (device %s%s%s)", o->server, where,
-		 connecting.why, choice->device->name, choice->adapter[0] ? ": " : "",
-		 choice->adapter[0] ? choice->adapter : " reaches iWARP servers only");
+	snprintf(err, SETUP_ERR_SIZE,
+		 "server %s at %s: cannot connect: %s (device %s%s%s); nfsrdma-probe %s says more", o->server,
+		 where, connecting.why, choice->device->name, choice->adapter[0] ? ": " : "",
+		 choice->adapter[0] ? choice->adapter : " reaches iWARP servers only", o->server);
 	return -ECONNREFUSED;
 }
 

@@ -56,6 +56,7 @@ limits[commands_as_they_are_written]=900
 test_commands_as_they_are_written()
 {
 	extract
+	mirror_has "$(debian_mirror)" bookworm || skip "the mirror cannot be reached"
 	container_make "$BASE_ROOT"
 	copy_source "$c/root/nfsrdma"
 	# As an installation has them.

@@ -110,9 +110,14 @@ test_the_terminal_closes()
 {
 	serve
 	start_terminal "$NFSRDMA" "$SERVER_ADDRESS:$export" "$mnt" -o "$(mount_options)"
-	wait_until 20 is_mounted "$mnt" || fail "not mounted"
+	# When the command has returned; before, it ends with its terminal.
+	has_returned()
+	{
+		[ -s "$T/terminal.pid" ] && process_ended "$(cat "$T/terminal.pid")"
+	}
+	wait_until 20 has_returned || fail "does not return"
+	is_mounted "$mnt" || fail "not mounted"
 	local pid
-	pid=$(daemon_pid "$mnt")
 	end_terminal
 	echo on >"$mnt/file"
 	assert_eq "$(cat "$export/file")" on
@@ -147,6 +152,60 @@ test_the_terminal_closes_too_soon()
 	wait_until 20 ends || fail "a process is left"
 	is_not_mounted "$mnt" || fail "mounted"
 	stop_other_servers
+}
+
+# As the service manager: what is told goes to $T/told, a line each.
+start_manager()
+{
+	python3 -c '
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(sys.argv[1])
+with open(sys.argv[2], "w", buffering=1) as f:
+    while True:
+        print(s.recv(4096).decode(), file=f)' "$T/notify" "$T/told" &
+	manager_pid=$!
+	wait_until 10 test -S "$T/notify" || fail "no socket"
+}
+
+is_told()
+{
+	grep -q "$1" "$T/told"
+}
+
+# A machine that goes down unmounts, and then tells whoever still runs to end: what is not saved yet has its chance.
+test_a_signal_after_the_unmount()
+{
+	serve
+	start_manager
+	NOTIFY_SOCKET=$T/notify "$NFSRDMA" "$SERVER_ADDRESS:$export" "$mnt" -f -o "$(mount_options)" >"$T/nfsrdma.log" 2>&1 </dev/null &
+	local pid=$! status=0 writer
+	wait_until 20 is_told READY=1 || fail "not ready"
+	is_mounted "$mnt" || fail "ready and not mounted"
+	python3 -c '
+import os, sys, time
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+os.write(fd, bytes(100000))
+open(sys.argv[2], "w").close()
+time.sleep(600)' "$mnt/file" "$T/written" &
+	writer=$!
+	wait_until 20 test -e "$T/written" || fail "nothing was written"
+	kill_exportd
+	umount -l "$mnt"
+	# The end of a process does not wait for what the close has to do.
+	kill -KILL "$writer"
+	wait_until 20 is_told STOPPING=1 || fail "the unmount is not noticed"
+	kill -TERM "$pid"
+	says_that_it_saves()
+	{
+		grep -q 'unmounted already; what is not saved is being saved' "$T/nfsrdma.log"
+	}
+	wait_until 20 says_that_it_saves || fail "says: $(cat "$T/nfsrdma.log")"
+	start_exportd "$export" --no-root-squash
+	wait "$pid" || status=$?
+	assert_eq "$status" 0 "exit status when all was saved"
+	assert_eq "$(stat -c %s "$export/file")" 100000 "bytes that were saved"
+	kill "$manager_pid"
 }
 
 # What sleep is to a process: it stands still, and when it goes on the server has forgotten its connections.
