@@ -67,14 +67,15 @@ copy_source()
 
 # --- containers -------------------------------------------------------------------------------------------------------
 
-# Where cgroup version 2 is mounted; mounts it when it is nowhere.
+# Where cgroup version 2 is mounted; mounts it, at a place of its own, when it is nowhere.
 cgroup2()
 {
 	local dir
 	dir=$(findmnt -n -o TARGET -t cgroup2 | head -1)
 	if [ -z "$dir" ]; then
-		dir=/sys/fs/cgroup
-		mount -t cgroup2 cgroup2 "$dir"
+		dir=/run/nfsrdma-cgroup2
+		mkdir -p "$dir"
+		mount -t cgroup2 cgroup2 "$dir" || return 1
 	fi
 	echo "$dir"
 }
