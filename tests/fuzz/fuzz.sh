@@ -24,7 +24,7 @@ export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1
 build()
 {
 	{ [ -f "$1/build.ninja" ] || CC=clang-14 CFLAGS="${2:-}" meson setup "$1" -Dfuzz=true; } >"$1.log" 2>&1 &&
-		ninja -C "$1" >>"$1.log" 2>&1 && rm -f "$1.log" && return 0
+		ninja -C "$1" fuzz >>"$1.log" 2>&1 && rm -f "$1.log" && return 0
 	tail -40 "$1.log"
 	return 1
 }
@@ -107,15 +107,17 @@ long()
 coverage()
 {
 	local target
-	build build-fuzz-coverage '-fprofile-instr-generate -fcoverage-mapping' || return 1
+	# meson runs what it compiles to try the compiler.
+	LLVM_PROFILE_FILE=/dev/null build build-fuzz-coverage '-fprofile-instr-generate -fcoverage-mapping' || return 1
 	for target; do
+		mkdir -p "$long/$target"
 		# shellcheck disable=SC2046
 		LLVM_PROFILE_FILE=$work/$target.raw "build-fuzz-coverage/tests/fuzz/fuzz_$target" "${fuzz_options[@]}" -runs=0 \
 			"$long/$target" $(known "$target") >"$work/log" 2>&1 || { tail "$work/log" && return 1; }
 		llvm-profdata-14 merge -o "$work/$target.profile" "$work/$target.raw" || return 1
 		echo "== $target"
 		llvm-cov-14 report "build-fuzz-coverage/tests/fuzz/fuzz_$target" -instr-profile="$work/$target.profile" \
-			-ignore-filename-regex='tests/fuzz/' | awk '$8 > 0 && $10 != "0.00%" { printf "%-50s %5d lines %8s\n", $1, $8, $10 }'
+			-ignore-filename-regex='tests/fuzz/' | awk '$1 ~ /[.]/ && $8 > 0 && $10 != "0.00%" { printf "%-50s %5d lines %8s\n", $1, $8, $10 }'
 	done
 }
 
@@ -125,7 +127,7 @@ keep()
 	local target f kept
 	for target; do
 		kept=$work/kept/$target
-		mkdir -p "$kept" "$corpus/$target"
+		mkdir -p "$kept" "$corpus/$target" "$long/$target"
 		cp "$seeds/$target"/* "$kept"
 		"build-fuzz/tests/fuzz/fuzz_$target" -set_cover_merge=1 -use_counters=0 "$kept" "$long/$target" \
 			"$corpus/$target" >"$work/log" 2>&1 || { tail "$work/log" && return 1; }
