@@ -334,12 +334,13 @@ row_ipv6()
 
 # Which tests of the project's own scripts are not for the kernel's server: those that need exportd, TCP connections, programs that
 # the image lacks, an ordinary user who may lock much memory, or more speed than an emulated machine has. The kernel's server remembers, and so
-# holds, a mount that it met in an export.
+# holds, a mount that it met in an export. It was seen to answer for an ACL of 484 entries with what is EIO here (Linux 6.1, rxe);
+# why is not known.
 declare -A not_against_knfsd=(
 	[semantics]='nconnect_4|mounted_by_an_ordinary_user|lanes_that_cannot_start|fstab|ipv6'
 	[sharing]=export_contains_its_own_mount
 	[recovery]='two_slot_arena.*|terminated_daemon_ends_in_the_middle_of_things|server_that_stops_answering|network_that_drops_everything|address_that_moves'
-	[acl]='on_a_tmpfs|a_server_without_nfsacl|a_server_that_no_longer_has_nfsacl|programs'
+	[acl]='on_a_tmpfs|a_server_without_nfsacl|a_server_that_no_longer_has_nfsacl|programs|the_longest_acls'
 )
 # And those that make a row short enough for SCALE=ci.
 declare -A ci_against_knfsd=(
