@@ -167,6 +167,9 @@ static void log_mounted(const struct nfs_mount *mount)
 		 mount->source, mount->mountpoint, mount->nlanes, mount->nlanes == 1 ? "" : "s", opts.arena,
 		 mount->rsize, mount->wsize, stats_header(mount->stats)->memreg, choice.device->name,
 		 choice.adapter[0] ? " over " : "", choice.adapter, choice.why);
+	if (mount->unpublished)
+		log_info("%s: no file for the counters, so nfsrdma-stat has nothing to show: %s",
+			 mount->mountpoint, strerror(-mount->unpublished));
 }
 
 /* What is worth saying, of a mount that works, to whoever waits for the verdict: NULL, or one line. */

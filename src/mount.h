@@ -50,6 +50,7 @@ struct nfs_mount {
 	struct nlm *nlm;       /* locks on the server; NULL: all locks are local */
 	struct fuse_session *session;
 	struct stats_file *stats;
+	int unpublished;	 /* why there is no file for the counters (-errno), or 0 */
 	bool ready;		 /* the kernel's INIT was answered */
 	bool mounted;		 /* main's */
 	unsigned int connection; /* the kernel's number of it, in /sys/fs/fuse/connections; 0: unknown */

@@ -286,10 +286,7 @@ int session_mount(struct nfs_mount *mount, char *err)
 	mount->mounted = true;
 	if (mountinfo_find(mount->mountpoint, &info)) {
 		mount->connection = info.minor;
-		int unpublished = stats_publish(mount->stats, info.major, info.minor);
-		if (unpublished)
-			log_info("%s: no file for the counters, so nfsrdma-stat has nothing to show: %s",
-				 mount->mountpoint, strerror(-unpublished));
+		mount->unpublished = stats_publish(mount->stats, info.major, info.minor);
 		set_readahead(mount, &info);
 	}
 	return 0;
