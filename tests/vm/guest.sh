@@ -347,7 +347,7 @@ declare -A ci_against_knfsd=(
 	[semantics]='data_both_ways|o_direct|mmap_shared_write|truncate_and_append|rename_over_open_file|exclusive_create_.*|server_root_squash|small_rsize_and_wsize|unmount_saves_everything'
 	[sharing]='closed_files_.*|fsx_across_two_mounts|random_work_.*|two_users_.*|supplementary_groups_count'
 	[recovery]='server_.*|changed_verifier_.*|callers_of_a_dead_.*|soft_mount_.*|unmount_while_.*|killed_daemon_.*'
-	[acl]='.*'
+	[acl]='set_get_and_remove|directories_that_only_an_acl_opens|chmod_sets_the_mask|the_server_has_the_last_word'
 )
 
 # own_tests SCRIPT: the names of those to run.

@@ -284,8 +284,9 @@ end_all()
 	exit 130
 }
 
-# Only where they are named, or with SCALE=full: the suite conformance once more, for comparison.
-rows_of_full='conformance_(kernel|host)'
+# Only where they are named, or with SCALE=full: the suite conformance once more, for comparison; and machines that boot five times
+# in the guest, which tests/package.sh boots on this one.
+rows_of_full='conformance_(kernel|host)|package'
 
 # vm_main [ROW…]: on each kernel. A script that sources this one has its own rows run.
 vm_main()
