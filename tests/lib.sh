@@ -437,8 +437,8 @@ interrupted()
 	exit 130
 }
 
-# test_names SCRIPT: of its tests, in the order in which they are written.
-test_names()
+# tests_in SCRIPT: the names of its tests, in the order in which they are written.
+tests_in()
 {
 	sed -n 's/^test_\([a-z0-9_]*\)()$/\1/p' "$1"
 }
@@ -464,14 +464,14 @@ tests_main()
 		export LOGS
 		own_logs=1
 	fi
-	mapfile -t names < <(test_names "$0")
+	mapfile -t names < <(tests_in "$0")
 	[ $# -eq 0 ] || names=("$@")
 	[ ${#names[@]} -gt 0 ] || fail "$0 has no function test_NAME()"
 	trap interrupted INT TERM HUP
 	for name in "${names[@]}"; do
 		declare -F "test_$name" >/dev/null || {
 			echo "$0: no test is called $name; there are:" >&2
-			test_names "$0" | sed 's/^/  /' >&2
+			tests_in "$0" | sed 's/^/  /' >&2
 			return 2
 		}
 		run_one_test "$name" || failed=$((failed + 1))

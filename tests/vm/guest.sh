@@ -357,7 +357,7 @@ own_tests()
 	# The places in a tmpfs's listing move there when names go.
 	[[ $(uname -r) != 6.1.* ]] || not+='|a_listing_while_names_come_and_go'
 	[ "$vm_scale" = full ] || only=${ci_against_knfsd[$1]}
-	test_names "/host/tests/integration/$1.sh" | grep -xE "$only" | grep -vxE "$not"
+	tests_in "/host/tests/integration/$1.sh" | grep -xE "$only" | grep -vxE "$not"
 }
 
 # arguments: a script of tests/integration. It mounts the kernel's server by verbs over rxe.

@@ -314,7 +314,7 @@ vm_main()
 	}
 	VM_ACCEL=$(accelerator)
 	if [ $# -eq 0 ] && [ "$SCALE" != full ]; then
-		mapfile -t rows < <(test_names "$0" | grep -vxE "$rows_of_full")
+		mapfile -t rows < <(tests_in "$0" | grep -vxE "$rows_of_full")
 		set -- "${rows[@]}"
 	fi
 	echo "guest: $VM_IMAGE, $VM_ACCEL"
