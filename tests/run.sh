@@ -38,8 +38,8 @@ usage()
 		  package      the Debian packages: built, installed, mounted by systemd, upgraded and removed, in containers
 		  trixie       the unit tests on Debian 13, in a chroot
 		All of these when none is named; and
-		  vm           against the kernel's NFS/RDMA server and client, over soft-RoCE and siw, in a guest: an hour under
-		               emulation, so only when it is named
+		  vm           against the kernel's NFS/RDMA server and client, over soft-RoCE and siw, in a guest: half an
+		               hour under emulation, so only when it is named
 		SCALE=ci (or full) sets sizes; LOGS=DIR keeps the logs there.
 	EOF
 }

@@ -354,8 +354,6 @@ declare -A ci_against_knfsd=(
 own_tests()
 {
 	local not=${not_against_knfsd[$1]} only='.*'
-	# The places in a tmpfs's listing move there when names go.
-	[[ $(uname -r) != 6.1.* ]] || not+='|a_listing_while_names_come_and_go'
 	[ "$vm_scale" = full ] || only=${ci_against_knfsd[$1]}
 	tests_in "/host/tests/integration/$1.sh" | grep -xE "$only" | grep -vxE "$not"
 }
@@ -365,6 +363,9 @@ row_own_tests()
 {
 	local names
 	rxe_up
+	# On the disk with Linux 6.1.192: the places in its tmpfs's listings move when names go, and its server answers a READ that begins
+	# within a page of a hole there with other bytes, whoever the client is.
+	[[ $(uname -r) != 6.1.* ]] || export TMPDIR=/var/tmp
 	export SERVER_ADDRESS=$address MOUNT_OPTIONS=device=verbs PEER=/host/tests/vm/knfsd.sh
 	mapfile -t names < <(own_tests "$1")
 	note_resources
