@@ -48,12 +48,12 @@ static void on_reply(struct rpcrdma_call *call)
 static void turn(struct rpcrdma_xprt *x, int epoll_fd)
 {
 	struct epoll_event event;
-	bool more = rpcrdma_progress(x, now_ns());
+	bool was_up = up, more = rpcrdma_progress(x, now_ns());
 
 	rpcrdma_flush(x, now_ns());
 	uint64_t at = rpcrdma_next_timeout(x), now = now_ns();
 	int wait_ms = at <= now ? 0 : at - now > SECOND_NS ? 1000 : (int)((at - now) / 1000000) + 1;
-	if (!more && !answered)
+	if (!more && !answered && !down && up == was_up) /* else the caller has something to do at once */
 		epoll_wait(epoll_fd, &event, 1, wait_ms);
 }
 

@@ -746,8 +746,6 @@ row_serve_siw()
 	ip route add default via 10.0.2.2
 	rdma link add siw0 type siw netdev eth0
 	knfsd
-	# Memory regions of a connection: most of what it takes the server to accept one, so 200 of them take a quarter of the time.
-	sysctl -qw sunrpc.svc_rdma.max_requests=16
 	note_resources
 	touch /host/out/ready
 	wait_until "$1" test -e /host/done || fail "nobody came"
