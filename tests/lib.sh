@@ -100,6 +100,18 @@ waits_in_fuse()
 
 # --- mounts and processes ---------------------------------------------------------------------------------------------
 
+# freeze PID: SIGSTOP, and until each of its threads has felt it.
+freeze()
+{
+	kill -STOP "$1"
+	wait_until 20 stands_still "$1" || fail "process $1 goes on after SIGSTOP"
+}
+
+stands_still()
+{
+	awk '/^State:/ && $2 != "T" { moves = 1 } END { exit moves }' "/proc/$1/task/"*/status
+}
+
 # Mountinfo escapes space, tab, newline and backslash; the scratch directories that we make have none.
 is_mounted()
 {

@@ -216,7 +216,7 @@ test_a_machine_that_slept()
 	cp "$T/in" "$mnt/before"
 	local pid
 	pid=$(daemon_pid "$mnt")
-	kill -STOP "$pid"
+	freeze "$pid"
 	kill_exportd
 	cp "$T/in" "$mnt/across" &
 	local writer=$!

@@ -501,7 +501,7 @@ test_server_that_stops_answering()
 	serve_and_mount timeo=10
 	pattern_file "$export/file" 2000000 stopped
 	echo x >"$mnt/other"
-	kill -STOP "$exportd_pid"
+	freeze "$exportd_pid"
 	cmp "$export/file" "$mnt/file" &
 	local reader=$!
 	timed_out()

@@ -147,7 +147,7 @@ test_calls_that_were_sent_again_are_counted()
 	serve
 	mount_nfs "$export" "$mnt" timeo=20
 	hold_counters
-	kill -STOP "$exportd_pid"
+	freeze "$exportd_pid"
 	touch "$mnt/file" &
 	local toucher=$!
 	sent_again()
@@ -351,7 +351,7 @@ test_a_server_that_does_not_answer()
 	serve
 	mount_and_stay timeo=100
 	pattern_file "$export/file" 100000 hanging
-	kill -STOP "$exportd_pid"
+	freeze "$exportd_pid"
 	cat "$mnt/file" >"$T/out" &
 	local reader=$!
 	names_the_call()
