@@ -18,3 +18,15 @@ const struct rdma_device *rdma_device_by_name(const char *name)
 			return devices[i];
 	return NULL;
 }
+
+struct rlimit rdma_raise_memlock(void)
+{
+	struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY}, most = none;
+
+	getrlimit(RLIMIT_MEMLOCK, &most);
+	most.rlim_cur = most.rlim_max;
+	if (setrlimit(RLIMIT_MEMLOCK, &none) < 0)
+		setrlimit(RLIMIT_MEMLOCK, &most);
+	getrlimit(RLIMIT_MEMLOCK, &most);
+	return most;
+}

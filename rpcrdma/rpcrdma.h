@@ -32,6 +32,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -251,5 +252,10 @@ uint32_t rpcrdma_xid_lane(uint32_t random, unsigned int lane);
 
 /* The device of that name, or NULL. "auto" is decided by the caller. */
 const struct rdma_device *rdma_device_by_name(const char *name);
+
+/* Raises this process's limit of locked memory (RLIMIT_MEMLOCK, setrlimit(2)), which registered memory is, as
+ * far as the process may; gives what it is then. Before a program drops CAP_SYS_RESOURCE: siw holds even
+ * root, and who has CAP_IPC_LOCK, to the limit (Linux 6.1.192), where others let them pass. */
+struct rlimit rdma_raise_memlock(void);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "privileges.h"
+#include "rpcrdma.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +9,6 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -34,14 +34,6 @@ static void survive_memory_pressure(void)
 	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 }
 
-/* While CAP_SYS_RESOURCE is there: registered memory is locked memory, and siw holds even who has
- * CAP_IPC_LOCK to the limit (Linux 6.1.192). */
-static void raise_memlock(void)
-{
-	struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
-	setrlimit(RLIMIT_MEMLOCK, &none);
-}
-
 static void drop_bounds(void)
 {
 	for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
@@ -55,7 +47,7 @@ int privileges_drop(void)
 	struct __user_cap_data_struct data[2];
 
 	survive_memory_pressure();
-	raise_memlock();
+	rdma_raise_memlock(); /* while CAP_SYS_RESOURCE is there */
 	if (syscall(SYS_capget, &head, data))
 		return -errno;
 	uint64_t permitted = data[0].permitted | (uint64_t)data[1].permitted << 32;

@@ -98,6 +98,20 @@ waits_in_fuse()
 	[ -z "$stack" ] || grep -qE 'fuse|request_wait|folio|filemap' <<<"$stack"
 }
 
+# --- users ------------------------------------------------------------------------------------------------------------
+
+# Nobody's ids; no user is added to the machine.
+# shellcheck disable=SC2034 # for who sources this
+alice=64531 bob=64532 team=64600
+
+# as UID COMMAND…: without other groups.
+as()
+{
+	local uid=$1
+	shift
+	setpriv --reuid "$uid" --regid "$uid" --clear-groups "$@"
+}
+
 # --- mounts and processes ---------------------------------------------------------------------------------------------
 
 # freeze PID: SIGSTOP, and until each of its threads has felt it.

@@ -5,6 +5,7 @@
  */
 #include "rdma.h"
 #include "rpcbind.h"
+#include "rpcrdma.h"
 #include "state.h"
 #include "tcp.h"
 
@@ -204,14 +205,6 @@ static size_t raise_fd_limit(void)
 	return fds / 3 < NODES_MAX ? fds / 3 : NODES_MAX;
 }
 
-/* Registered memory is locked memory, and siw holds even root to the limit (Linux 6.1.192). */
-static void raise_memlock(void)
-{
-	struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
-
-	setrlimit(RLIMIT_MEMLOCK, &none);
-}
-
 /* Root's exemption from quotas and from the reserve of the file system does not go with the fsuid: it goes
  * for good. */
 static void drop_resource_cap(void)
@@ -259,7 +252,7 @@ static int server_init(struct server *srv, const struct options *o)
 	size_t nodes_max = raise_fd_limit();
 	cred_init();
 	if (cred_can_switch()) {
-		raise_memlock();
+		rdma_raise_memlock();
 		drop_resource_cap();
 	}
 	umask(0); /* a mode is what the client says */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "endpoint.h"
+#include "rpcrdma.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,20 +41,6 @@ static int access_of(const struct endpoint *ep, unsigned int remote)
 	return access;
 }
 
-/* The limit is raised as far as this process may: siw holds even root to it (Linux 6.1.192), where others let
- * CAP_IPC_LOCK pass. */
-static struct rlimit raise_memlock(void)
-{
-	struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY}, most = none;
-
-	getrlimit(RLIMIT_MEMLOCK, &most);
-	most.rlim_cur = most.rlim_max;
-	if (setrlimit(RLIMIT_MEMLOCK, &none) < 0)
-		setrlimit(RLIMIT_MEMLOCK, &most);
-	getrlimit(RLIMIT_MEMLOCK, &most);
-	return most;
-}
-
 static struct ibv_mr *reg_mr(const struct endpoint *ep, const struct region *region)
 {
 	return ibv_reg_mr(ep->adapter.pd, region->pub->addr, region->pub->len_bytes,
@@ -66,7 +53,7 @@ static int register_now(struct endpoint *ep, struct region *region)
 
 	region->mr = reg_mr(ep, region);
 	if (!region->mr && errno == ENOMEM) { /* check_memlock() does not know what a call will register */
-		raise_memlock();
+		rdma_raise_memlock();
 		region->mr = reg_mr(ep, region);
 	}
 	if (!region->mr)
@@ -139,7 +126,7 @@ static int check_memlock(struct endpoint *ep)
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
 		return 0;
 	if (need > limit.rlim_cur)
-		limit = raise_memlock();
+		limit = rdma_raise_memlock();
 	if (need <= limit.rlim_cur || may_lock_any_amount()) /* RLIM_INFINITY is the largest number */
 		return 0;
 	snprintf(ep->ep.why, sizeof ep->ep.why,

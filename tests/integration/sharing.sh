@@ -6,18 +6,6 @@
 # shellcheck source=../lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-# Nobody's ids; no user is added to the machine.
-alice=64531
-bob=64532
-team=64600
-
-as()
-{
-	local uid=$1
-	shift
-	setpriv --reuid "$uid" --regid "$uid" --clear-groups "$@"
-}
-
 two_mounts()
 {
 	export=$T/export a=$T/a b=$T/b
